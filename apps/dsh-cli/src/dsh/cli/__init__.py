@@ -1,0 +1,3 @@
+"""The dsh command: run an agent in a terminal."""
+
+__all__: list[str] = []

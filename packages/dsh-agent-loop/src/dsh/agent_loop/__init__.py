@@ -1,0 +1,3 @@
+"""The shipped agent loop: turns, steps, cancellation, steering."""
+
+__all__: list[str] = []

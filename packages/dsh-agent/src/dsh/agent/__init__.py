@@ -1,0 +1,3 @@
+"""The agent handle, its events and the registry of live agents."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""The approval seam: asking a person before something runs."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Local bash: commands as supervised child processes."""
+
+__all__: list[str] = []

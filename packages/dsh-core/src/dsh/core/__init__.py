@@ -1,0 +1,122 @@
+"""The kernel: contexts, plugins, services, typed events and reversible registrations.
+
+Five ideas carry it. A plugin is a class with a lifecycle. A context holds services and owns
+registrations. A plugin injects the services it needs and waits until they exist. Events are typed
+classes. Every registration is a reversible effect of the context that made it.
+"""
+
+from dsh.core import json, secrets
+from dsh.core._app import App
+from dsh.core._clock import now_ms
+from dsh.core._context import Context
+from dsh.core._discovery import EntryPoint, entry_point_groups, entry_points, version_of
+from dsh.core._effects import Effect
+from dsh.core._events import (
+    Emit,
+    Event,
+    Next,
+    NextStream,
+    Parallel,
+    Serial,
+    StreamWaterfall,
+    Waterfall,
+)
+from dsh.core._explain import Explanation, MissingService, MountReport
+from dsh.core._layers import AnonymousEntries, NamedEntries, ScopedLayers
+from dsh.core._logging import Failure, install_log_filter, logger_for
+from dsh.core._mount import Mount, MountState
+from dsh.core._on import on
+from dsh.core._plugins import (
+    Inject,
+    Plugin,
+    PluginConfig,
+    PluginLike,
+    Service,
+    Settings,
+    inject,
+    service_key,
+    settings,
+)
+from dsh.core._scope import Scope, scope_chain, scope_of
+from dsh.core._services import Registration
+from dsh.core.errors import (
+    ConfigError,
+    DshError,
+    EventDeclarationError,
+    EventModeError,
+    InactiveContextError,
+    InvalidEffectError,
+    InvalidPluginError,
+    LifecycleDeadlock,
+    MissingServiceError,
+    NextCalledTwice,
+    NotJsonError,
+    PluginLoadError,
+    ScopeError,
+    ServiceConflictError,
+    ServiceOwnershipError,
+)
+from dsh.core.json import JsonObject, JsonValue
+
+__all__ = [
+    "AnonymousEntries",
+    "App",
+    "ConfigError",
+    "Context",
+    "DshError",
+    "Effect",
+    "Emit",
+    "EntryPoint",
+    "Event",
+    "EventDeclarationError",
+    "EventModeError",
+    "Explanation",
+    "Failure",
+    "InactiveContextError",
+    "Inject",
+    "InvalidEffectError",
+    "InvalidPluginError",
+    "JsonObject",
+    "JsonValue",
+    "LifecycleDeadlock",
+    "MissingService",
+    "MissingServiceError",
+    "Mount",
+    "MountReport",
+    "MountState",
+    "NamedEntries",
+    "Next",
+    "NextCalledTwice",
+    "NextStream",
+    "NotJsonError",
+    "Parallel",
+    "Plugin",
+    "PluginConfig",
+    "PluginLike",
+    "PluginLoadError",
+    "Registration",
+    "Scope",
+    "ScopeError",
+    "ScopedLayers",
+    "Serial",
+    "Service",
+    "ServiceConflictError",
+    "ServiceOwnershipError",
+    "Settings",
+    "StreamWaterfall",
+    "Waterfall",
+    "entry_point_groups",
+    "entry_points",
+    "inject",
+    "install_log_filter",
+    "json",
+    "logger_for",
+    "now_ms",
+    "on",
+    "scope_chain",
+    "scope_of",
+    "secrets",
+    "service_key",
+    "settings",
+    "version_of",
+]

@@ -1,0 +1,336 @@
+"""The app: the root of the context tree and the owner of every task."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+
+import anyio
+from anyio.abc import TaskGroup
+from typing_extensions import TypeForm
+
+from dsh.core._context import Context
+from dsh.core._dispatch import Channel
+from dsh.core._effects import Effect
+from dsh.core._events import Event
+from dsh.core._logging import Failure, log_failure
+from dsh.core._mount import Mount, MountState
+from dsh.core._plugins import PluginDef, PluginLike, definition_of
+from dsh.core._scope import Scope, bind_parent, check_key, unbind_parent
+from dsh.core._services import ServiceTable
+from dsh.core._waits import WaitGraph, current_mount
+from dsh.core.errors import DshError
+
+if TYPE_CHECKING:
+    from dsh.core._explain import Explanation
+
+T = TypeVar("T")
+
+DispatchObserver = Callable[[Event, object, str], None]
+MountObserver = Callable[[Mount], None]
+StatusObserver = Callable[[Mount, MountState], None]
+FailureObserver = Callable[[Failure], None]
+
+_ROOT = PluginDef(target=None, name="root", config_model=None, injects={})
+_SCOPE = PluginDef(target=None, name="scope", config_model=None, injects={})
+
+
+class App:
+    """One running composition of plugins.
+
+    Enter and leave it in one task: `async with App() as app`. Leaving disposes everything, newest
+    first, and waits for it.
+
+    Args:
+        teardown_grace_s: Seconds one cleanup may take before it is reported and given up.
+        close_grace_s: Seconds that plugins still starting get when the app is closed.
+    """
+
+    def __init__(self, *, teardown_grace_s: float = 30.0, close_grace_s: float = 5.0) -> None:
+        self.teardown_grace_s = teardown_grace_s
+        self.close_grace_s = close_grace_s
+        self.services = ServiceTable()
+        self.waits = WaitGraph()
+        self.observers: tuple[DispatchObserver, ...] = ()
+        self._mount_observers: list[MountObserver] = []
+        self._retired_observers: list[MountObserver] = []
+        self._status_observers: list[StatusObserver] = []
+        self._failure_observers: list[FailureObserver] = []
+        self.channels: dict[type[Event], Channel] = {}
+        """Every event class that was listened to or dispatched here."""
+        self._scopes: dict[object, int] = {}
+        self._mounts: dict[Mount, None] = {}
+        self._tasks: TaskGroup | None = None
+        self._base: contextvars.Context = contextvars.Context()
+        self._token = 0
+        self.root = self._make_root()
+        """The mount everything else is mounted below."""
+
+    def _make_root(self) -> Mount:
+        origin = Context(self, None, None, None, {})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        root = Mount(self, _ROOT, None, origin, None)
+        root.start_active()
+        return root
+
+    # -- entering and leaving ----------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        if self._tasks is not None:
+            raise DshError("this app has been entered already", code="APP_ENTERED")
+        self._base = contextvars.copy_context()
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        tasks = self._tasks
+        if tasks is None:
+            return
+        try:
+            with anyio.CancelScope(shield=True):
+                await self._close(at_once=error is not None)
+        finally:
+            tasks.cancel_scope.cancel()
+            # the body's error is ours to pass on, not the task group's to wrap
+            await tasks.__aexit__(None, None, None)
+            self._tasks = None
+
+    async def _close(self, *, at_once: bool) -> None:
+        self.root.request_dispose()
+        if not at_once:
+            with anyio.move_on_after(self.close_grace_s):
+                await self.root.wait_state(MountState.DISPOSED)
+        while self.root.state is not MountState.DISPOSED:
+            for mount in list(self._mounts):
+                mount.interrupt_body()
+            with anyio.move_on_after(1):
+                await self.root.wait_state(MountState.DISPOSED)
+
+    async def reset(self) -> None:
+        """Dispose everything mounted or registered at the root; the app stays usable."""
+        while self.root.effects:
+            effect = self.root.effects[-1]
+            try:
+                await effect.dispose()
+            except Exception as error:  # noqa: BLE001 - one failing cleanup strands nothing
+                self.root.report(error, f"cleanup of {effect.label}")
+
+    # -- the root context --------------------------------------------------------------------
+
+    @property
+    def ctx(self) -> Context:
+        """The root context."""
+        return self.root.ctx
+
+    def mount(self, plugin: PluginLike, config: object = None) -> Mount:
+        """Start an instance of a plugin at the root; see `Context.mount`."""
+        return self.mount_at(self.ctx, plugin, config)
+
+    @overload
+    def get(self, service: str, *, strict: bool = True) -> Any: ...
+    @overload
+    def get(self, service: TypeForm[T], *, strict: bool = True) -> T | None: ...
+    def get(self, service: Any, *, strict: bool = True) -> Any:
+        """Return a service or None; see `Context.get`."""
+        return self.ctx.get(service, strict=strict)
+
+    @overload
+    def __getitem__(self, service: str) -> Any: ...
+    @overload
+    def __getitem__(self, service: TypeForm[T]) -> T: ...
+    def __getitem__(self, service: Any) -> Any:
+        """Return an active service.
+
+        Raises:
+            MissingServiceError: There is none.
+        """
+        value = self.ctx.get(service)
+        return self.ctx[service] if value is None else value
+
+    def explain(self) -> Explanation:
+        """Say of every mount what it is doing, and why what is not active is not."""
+        from dsh.core._explain import explain
+
+        return explain(self)
+
+    # -- observers ---------------------------------------------------------------------------
+
+    def on_dispatch(self, ctx: Context, fn: DispatchObserver) -> Effect:
+        """Have `fn(event, key, mode)` see every dispatch before its listeners; a raise vetoes."""
+        self.observers = (*self.observers, fn)
+
+        def remove() -> None:
+            observers = list(self.observers)
+            observers.remove(fn)
+            self.observers = tuple(observers)
+
+        return ctx.defer(remove, "on_dispatch")
+
+    def on_error(self, ctx: Context, fn: FailureObserver) -> Effect:
+        """Have `fn(failure)` see every contained failure, after it was logged."""
+        return _observe(ctx, self._failure_observers, fn, "on_error")
+
+    def on_mount(self, ctx: Context, fn: MountObserver) -> Effect:
+        """Have `fn(mount)` see each new mount before its dependencies are looked at.
+
+        A raise undoes the mount and escapes to whoever mounted it.
+        """
+        return _observe(ctx, self._mount_observers, fn, "on_mount")
+
+    def on_retired(self, ctx: Context, fn: MountObserver) -> Effect:
+        """Have `fn(mount)` see each mount whose disposal begins."""
+        return _observe(ctx, self._retired_observers, fn, "on_retired")
+
+    def on_status(self, ctx: Context, fn: StatusObserver) -> Effect:
+        """Have `fn(mount, previous_state)` see each change of state."""
+        return _observe(ctx, self._status_observers, fn, "on_status")
+
+    def report(self, failure: Failure) -> None:
+        """Log a contained failure once and tell the observers."""
+        log_failure(failure)
+        for fn in tuple(self._failure_observers):
+            try:
+                fn(failure)
+            except Exception as error:  # noqa: BLE001 - reporting must not fail
+                log_failure(Failure("root", "on_error observer", error))
+
+    # -- kernel internals --------------------------------------------------------------------
+
+    @property
+    def mounts(self) -> tuple[Mount, ...]:
+        """Every mount that is not disposed, scopes included, oldest first."""
+        return tuple(self._mounts)
+
+    def next_token(self) -> int:
+        """Return a number no registration had before."""
+        self._token += 1
+        return self._token
+
+    def channel(self, event: type[Event]) -> Channel:
+        """Return the listeners of an event class."""
+        try:
+            return self.channels[event]
+        except KeyError:
+            channel = self.channels[event] = Channel(event)
+            return channel
+
+    def start_host(
+        self, fn: Callable[[], Coroutine[Any, Any, object]], name: str, owner: Mount | None
+    ) -> None:
+        """Run `fn` as a task of the app, with the app's own context variables.
+
+        Args:
+            fn: Must not raise; it keeps its failures to itself.
+            name: Name of the task.
+            owner: The mount whose transition waits for the task, for wait-cycle detection.
+        """
+        tasks = self._running()
+        context = self._base.copy()
+        context.run(current_mount.set, owner)
+
+        def start() -> None:
+            tasks.start_soon(fn, name=name)
+
+        context.run(start)
+
+    def _running(self) -> TaskGroup:
+        if self._tasks is None:
+            raise DshError(
+                "this app is not running", code="APP_NOT_RUNNING", hint="use `async with App()`"
+            )
+        return self._tasks
+
+    def mount_at(self, origin: Context, plugin: Any, config: object) -> Mount:
+        """Mount below the owner of `origin`."""
+        self._running()
+        owner = origin.owner
+        definition = plugin if isinstance(plugin, PluginDef) else definition_of(plugin)
+        owner.check_accepting(f"plugin {definition.name!r}")
+        mount = Mount(self, definition, owner, origin, config)
+        self._own(owner, mount)
+        for key in mount.required:
+            self.services.depend(mount, key)
+        self._publish(mount)
+        if not mount.ending:
+            mount.refresh()
+        return mount
+
+    def _own(self, owner: Mount, mount: Mount) -> Effect:
+        effect = Effect(owner, f"mount {mount.name}")
+        effect.patient = True
+        effect.collect(mount.dispose)
+        owner.adopt(effect)
+        mount.entry = effect
+        self._mounts[mount] = None
+        return effect
+
+    def _publish(self, mount: Mount) -> None:
+        for fn in tuple(self._mount_observers):
+            try:
+                fn(mount)
+            except Exception:
+                mount.request_dispose()
+                raise
+
+    def mount_retired(self, mount: Mount) -> None:
+        """Tell observers that a mount's disposal begins."""
+        self._tell(self._retired_observers, "on_retired observer", mount)
+
+    def mount_changed(self, mount: Mount, previous: MountState) -> None:
+        """Tell observers of a change of state."""
+        self._tell(self._status_observers, "on_status observer", mount, previous)
+
+    def mount_gone(self, mount: Mount) -> None:
+        """Forget a disposed mount."""
+        self._mounts.pop(mount, None)
+        if mount.entry is not None:
+            mount.entry.end()
+
+    def _tell(self, observers: list[Any], where: str, *args: object) -> None:
+        for fn in tuple(observers):
+            try:
+                fn(*args)
+            except Exception as error:  # noqa: BLE001 - observers never steer the lifecycle
+                self.report(Failure("root", where, error))
+
+    # -- scopes ------------------------------------------------------------------------------
+
+    def open_scope(self, origin: Context, key: object, parent: object | None) -> Scope:
+        """Open a scope below the owner of `origin`; see `Context.scope`."""
+        check_key(key)
+        origin.owner.check_accepting("a scope")
+        if parent is not None:
+            check_key(parent)
+            bind_parent(key, parent)
+        tagged = origin.derive(tag=key)
+        mount = Mount(self, _SCOPE, origin.owner, tagged, None)
+        mount.start_active()
+        effect = self._own(origin.owner, mount)
+        self._scopes[key] = self._scopes.get(key, 0) + 1
+        mount.ctx.defer(lambda: self._close_scope(key, parent), "scope")
+        return Scope(mount.ctx, mount, effect, key)
+
+    def _close_scope(self, key: object, parent: object | None) -> None:
+        self._scopes[key] -= 1
+        if self._scopes[key] == 0:
+            del self._scopes[key]
+            for channel in self.channels.values():
+                channel.forget_scope(key)
+        if parent is not None:
+            unbind_parent(key)
+
+    def has_scope(self, key: object) -> bool:
+        """Whether a scope of `key` is open."""
+        return key in self._scopes
+
+
+def _observe(ctx: Context, observers: list[Any], fn: Any, label: str) -> Effect:
+    observers.append(fn)
+    return ctx.defer(lambda: observers.remove(fn), label)

@@ -1,0 +1,463 @@
+"""Contexts: the handle through which a plugin reads services and registers effects."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+
+from anyio.streams.memory import MemoryObjectReceiveStream
+from typing_extensions import TypeForm
+
+from dsh.core import _dispatch, _timers
+from dsh.core._effects import Cleanup, Effect, EffectBody
+from dsh.core._events import (
+    Emit,
+    Event,
+    Next,
+    NextStream,
+    Parallel,
+    Serial,
+    StreamWaterfall,
+    Waterfall,
+)
+from dsh.core._plugins import PluginLike, service_key
+from dsh.core._services import Impl, Label, Predicate, Registration, type_name
+from dsh.core._tasks import Host, Resident
+from dsh.core.errors import MissingServiceError
+
+if TYPE_CHECKING:
+    from dsh.core._app import App
+    from dsh.core._mount import Mount
+    from dsh.core._scope import Scope
+
+T = TypeVar("T")
+R = TypeVar("R")
+E = TypeVar("E", bound=Event)
+EmitT = TypeVar("EmitT", bound=Emit)
+ParallelT = TypeVar("ParallelT", bound=Parallel)
+StreamT = TypeVar("StreamT", bound="StreamWaterfall[Any]")
+WaterfallT = TypeVar("WaterfallT", bound="Waterfall[Any]")
+
+Audience = Literal["scoped", "all"]
+
+
+class Context:
+    """Where a plugin stands: who owns what it registers, and which services it sees.
+
+    Contexts form a tree. A derived context may resolve a service in another realm (`isolate`) or
+    belong to a scope (`scope`); everything else it takes from its parent, live.
+    """
+
+    __slots__ = ("__weakref__", "_isolated", "_labels", "app", "owner", "parent", "tag")
+
+    def __init__(
+        self, app: App, parent: Context | None, owner: Mount, tag: object, labels: dict[str, Label]
+    ) -> None:
+        self.app = app
+        self.parent = parent
+        self.owner = owner
+        """The mount that owns what is registered through this context."""
+        self.tag = tag
+        self._labels = labels
+        # most contexts are in the root realm throughout; they answer without a walk
+        self._isolated = bool(labels) or (parent is not None and parent._isolated)
+
+    def derive(self, *, owner: Mount | None = None, tag: object = None) -> Context:
+        """Return a child context, of another mount or in another scope where given."""
+        scope = self.tag if tag is None else tag
+        return Context(self.app, self, self.owner if owner is None else owner, scope, {})
+
+    def isolate(self, service: Any, label: str | None = None) -> Context:
+        """Return a child context that resolves one service in another realm.
+
+        Args:
+            service: The class that declared the key, or the key itself.
+            label: Name of a realm to share with other contexts; a fresh private one if omitted.
+        """
+        labels = {_key(service): object() if label is None else label}
+        return Context(self.app, self, self.owner, self.tag, labels)
+
+    def label(self, key: str) -> Label:
+        """Return the realm in which this context resolves `key`; None is the root realm."""
+        node: Context | None = self if self._isolated else None
+        while node is not None:
+            if key in node._labels:
+                return node._labels[key]
+            node = node.parent
+        return None
+
+    # -- plugins and effects -----------------------------------------------------------------
+
+    def mount(self, plugin: PluginLike, config: object = None) -> Mount:
+        """Start an instance of a plugin, owned by this context's owner; returns at once.
+
+        Args:
+            plugin: A `Plugin` class, or a function or async generator taking `(ctx, config)`.
+            config: A mapping, or an instance of the plugin's `Config`.
+
+        Raises:
+            InvalidPluginError: The object is no plugin.
+            InactiveContextError: The owner is unloading, failed or disposed.
+        """
+        return self.app.mount_at(self, plugin, config)
+
+    def when(
+        self, services: tuple[Any, ...], body: Callable[[Context], object], *, name: str = "when"
+    ) -> Mount:
+        """Run `body` while all of `services` are there; undo what it registered when one goes.
+
+        `body` receives its own context and may be a sync or async function, or an async generator
+        with one `yield`.
+        """
+
+        def gated(ctx: Context, config: object) -> object:
+            return body(ctx)
+
+        gated.name = name  # type: ignore[attr-defined]  # pyright: ignore[reportFunctionMemberAccess]
+        gated.injects = services  # type: ignore[attr-defined]  # pyright: ignore[reportFunctionMemberAccess]
+        return self.app.mount_at(self, gated, None)
+
+    def defer(self, fn: Cleanup, label: str | None = None) -> Effect:
+        """Register a sync or async callable to run when the owner is unloaded."""
+        effect = self._new_effect(label or f"defer {getattr(fn, '__name__', 'cleanup')}")
+        effect.collect(fn)
+        return effect
+
+    def effect(self, body: EffectBody, label: str = "effect") -> Effect:
+        """Run `body` and register what it gives as one reversible effect.
+
+        A body returns a cleanup, an `Effect` or nothing, or yields several; asynchronous bodies
+        go on in a task of the kernel, and awaiting the effect waits for them.
+
+        Raises:
+            InactiveContextError: The owner is unloading, failed or disposed.
+            InvalidEffectError: The body gave something that is no cleanup.
+        """
+        effect = self._new_effect(label)
+        effect.run_body(body)
+        return effect
+
+    async def enter(self, manager: AbstractAsyncContextManager[T], label: str | None = None) -> T:
+        """Enter an async context manager in a task of its own; it is left at unload.
+
+        Raises:
+            Exception: What entering raised.
+        """
+        effect = self._new_effect(label or f"enter {type(manager).__name__}")
+        resident = Resident(self.owner, manager)
+        effect.collect(resident.leave)
+        self.app.start_host(resident.run, effect.label, self.owner)
+        try:
+            return await resident.entered.wait()
+        except Exception:
+            effect.end()
+            raise
+
+    def spawn(
+        self,
+        fn: Callable[..., Awaitable[object]],
+        *args: object,
+        label: str | None = None,
+        on_error: Literal["report", "fail"] = "report",
+    ) -> Effect:
+        """Run `fn(*args)` in the background; disposing the effect cancels it and waits.
+
+        Args:
+            fn: An async function.
+            args: Its arguments.
+            label: Name for diagnosis.
+            on_error: What an exception does: it is reported, or the plugin also fails.
+        """
+        effect = self._new_effect(label or f"spawn {getattr(fn, '__name__', 'task')}")
+        host = Host(lambda: fn(*args))
+        effect.collect(host.stop)
+
+        async def run() -> None:
+            await host.run()
+            self._after_spawn(effect, host, on_error)
+
+        self.app.start_host(run, effect.label, None)
+        return effect
+
+    def _after_spawn(self, effect: Effect, host: Host, on_error: str) -> None:
+        effect.end()
+        error = host.done.error
+        if error is not None and on_error == "fail":
+            self.owner.fail(error, effect.label)
+        elif error is not None:
+            self.owner.report(error, effect.label)
+
+    def on_update(self, hook: Callable[[Any, Callable[[], Any]], Awaitable[None]]) -> Effect:
+        """Register `async hook(config, next)`, consulted before an update restarts the plugin.
+
+        Not calling `next` means the configuration was applied live.
+        """
+        hooks = self.owner.update_hooks
+        hooks.append(hook)
+        return self.defer(lambda: hooks.remove(hook) if hook in hooks else None, "update hook")
+
+    def timeout(self, seconds: float, fn: Callable[[], object]) -> Effect:
+        """Call `fn` (sync or async) once after `seconds`."""
+        return _timers.timeout(self, seconds, fn)
+
+    def interval(self, seconds: float, fn: Callable[[], object]) -> Effect:
+        """Call `fn` (sync or async) every `seconds`, never two at a time."""
+        return _timers.interval(self, seconds, fn)
+
+    def debounce(self, seconds: float, fn: Callable[[], object]) -> Callable[[], None]:
+        """Return a trigger that calls `fn` once `seconds` after its last use."""
+        return _timers.debounce(self, seconds, fn)
+
+    def throttle(self, seconds: float, fn: Callable[[], object]) -> Callable[[], None]:
+        """Return a trigger that calls `fn` at once, then at most once per `seconds`."""
+        return _timers.throttle(self, seconds, fn)
+
+    def report(self, error: BaseException, where: str) -> None:
+        """Report a contained failure once, under the owner's name."""
+        self.owner.report(error, where)
+
+    def scope(self, key: object, parent: object | None = None) -> Scope:
+        """Open a scope: a context whose registrations are seen for `key` alone.
+
+        Args:
+            key: Identity of the scope, compared by identity; an agent, usually.
+            parent: Key of a scope whose registrations this one inherits.
+
+        Raises:
+            ScopeError: The key is not usable, or the parent link would form a cycle.
+        """
+        return self.app.open_scope(self, key, parent)
+
+    def _new_effect(self, label: str) -> Effect:
+        self.owner.check_accepting(label)
+        effect = Effect(self.owner, label)
+        self.owner.adopt(effect)
+        return effect
+
+    # -- services ----------------------------------------------------------------------------
+
+    def provide(
+        self, service: Any, value: object, *, check: Predicate | None = None
+    ) -> Registration:
+        """Provide `value` under the key of `service`, visible while the owner is active.
+
+        Args:
+            service: The class that declared the key.
+            value: An instance of it.
+            check: Told the consumer's context, says whether the service is available to it.
+
+        Raises:
+            TypeError: `value` is no instance of `service`.
+            ServiceConflictError: The key has a provider in this realm.
+            InactiveContextError: The owner is unloading, failed or disposed.
+        """
+        key = service_key(service)
+        if not isinstance(value, service):
+            raise TypeError(
+                f"{self.owner.name!r} provides {value!r} as {key!r}, which must be a "
+                f"{type_name(service)}"
+            )
+        mount = self.owner
+        mount.check_accepting(f"service {key!r}")
+        impl = Impl(key, self.label(key), value, mount, check)
+        self.app.services.add(impl)
+        registration = Registration(mount, impl)
+        mount.adopt(registration)
+        mount.impls.append(registration)
+
+        async def withdraw() -> None:
+            await mount.withdraw(registration)
+
+        registration.collect(withdraw)
+        if mount.provides_now:
+            registration.notify()
+        return registration
+
+    @overload
+    def get(self, service: str, *, strict: bool = True) -> Any: ...
+    @overload
+    def get(self, service: TypeForm[T], *, strict: bool = True) -> T | None: ...
+    def get(self, service: Any, *, strict: bool = True) -> Any:
+        """Return a service or None; needs no `inject` and never raises.
+
+        Args:
+            service: The class that declared the key, or the key itself.
+            strict: Only a provider that has finished its start counts.
+        """
+        key = _key(service)
+        impl = self.app.services.find(key, self.label(key))
+        if impl is None or (strict and not impl.mount.provides_now):
+            return None
+        return impl.value
+
+    @overload
+    def __getitem__(self, service: str) -> Any: ...
+    @overload
+    def __getitem__(self, service: TypeForm[T]) -> T: ...
+    def __getitem__(self, service: Any) -> Any:
+        """Return a service this plugin injects or provides, or inherits from its ancestors.
+
+        Raises:
+            MissingServiceError: It is not declared, or injected and not active.
+        """
+        key = _key(service)
+        mount: Mount | None = self.owner
+        label = self.label(key)
+        while mount is not None:
+            impl = mount.store.get(key) or _own(mount, key)
+            if impl is not None and impl.label == label:
+                return impl.value
+            if key in mount.definition.injects or key in mount.required:
+                raise self._missing(key, "inactive", service)
+            parent = mount.parent
+            if parent is not None and parent.ctx.label(key) != mount.ctx.label(key):
+                break
+            mount = parent
+        impl = self.app.services.find(key, label)
+        if impl is not None and impl.mount is self.app.root:
+            return impl.value
+        raise self._missing(key, "undeclared", service)
+
+    def _missing(
+        self, key: str, reason: Literal["undeclared", "inactive"], service: Any
+    ) -> MissingServiceError:
+        return MissingServiceError(key, self.owner.name, reason, type_name(service))
+
+    # -- events ------------------------------------------------------------------------------
+
+    @overload
+    def on(
+        self,
+        event: type[EmitT],
+        fn: Callable[[EmitT], None],
+        *,
+        prepend: bool = False,
+        audience: Audience = "scoped",
+    ) -> Effect: ...
+    @overload
+    def on(
+        self,
+        event: type[ParallelT],
+        fn: Callable[[ParallelT], Awaitable[None]],
+        *,
+        prepend: bool = False,
+        audience: Audience = "scoped",
+    ) -> Effect: ...
+    @overload
+    def on(
+        self,
+        event: type[Serial[R]],
+        fn: Callable[[Any], Awaitable[R | None]],
+        *,
+        prepend: bool = False,
+        audience: Audience = "scoped",
+    ) -> Effect: ...
+    @overload
+    def on(
+        self,
+        event: type[Waterfall[R]],
+        fn: Callable[[Any, Next[R]], Awaitable[R]],
+        *,
+        prepend: bool = False,
+        audience: Audience = "scoped",
+    ) -> Effect: ...
+    @overload
+    def on(
+        self,
+        event: type[StreamWaterfall[T]],
+        fn: Callable[[Any, NextStream[T]], AsyncGenerator[T, None]],
+        *,
+        prepend: bool = False,
+        audience: Audience = "scoped",
+    ) -> Effect: ...
+    def on(
+        self,
+        event: type[Event],
+        fn: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        audience: Audience = "scoped",
+    ) -> Effect:
+        """Listen to an event for as long as the owner is loaded.
+
+        Args:
+            event: The event class; its base is the mode.
+            fn: The listener, in the shape that mode asks for.
+            prepend: Be first, which in a waterfall is outermost.
+            audience: `all` also hears dispatches about other scopes.
+
+        Raises:
+            EventModeError: The function does not suit the mode.
+            InactiveContextError: The owner is unloading, failed or disposed.
+        """
+        return _dispatch.listen(self, event, fn, prepend, audience, once=False)
+
+    def once(
+        self,
+        event: type[Event],
+        fn: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        audience: Audience = "scoped",
+    ) -> Effect:
+        """Listen to the next dispatch only; removed before the listener runs."""
+        return _dispatch.listen(self, event, fn, prepend, audience, once=True)
+
+    def subscribe(
+        self, event: type[EmitT], buffer: float = math.inf, *, audience: Audience = "scoped"
+    ) -> MemoryObjectReceiveStream[EmitT]:
+        """Return a stream of the event, for observers that must await.
+
+        Args:
+            event: An `Emit` event class.
+            buffer: How many events may wait; further ones are dropped with a report.
+            audience: As for `on`.
+        """
+        return _dispatch.subscribe(self, event, buffer, audience)
+
+    def emit(self, event: Emit) -> None:
+        """Tell every listener, in order."""
+        _dispatch.emit(self, event)
+
+    async def parallel(self, event: Parallel) -> None:
+        """Run every listener concurrently and wait for all.
+
+        Raises:
+            ExceptionGroup: Every failure, always as a group.
+        """
+        await _dispatch.parallel(self, event)
+
+    async def serial(self, event: Serial[R]) -> R | None:
+        """Ask listeners one by one; the first result that is not None wins."""
+        return cast("R | None", await _dispatch.serial(self, event))
+
+    async def waterfall(self, event: Waterfall[R], default: Callable[[Any], Awaitable[R]]) -> R:
+        """Run listeners around `default`, first registered outermost; return the outermost result.
+
+        Args:
+            event: The event.
+            default: The innermost behaviour, given the event that reached it.
+        """
+        return cast("R", await _dispatch.waterfall(self, event, default))
+
+    def stream(
+        self, event: StreamWaterfall[T], default: Callable[[Any], AsyncGenerator[T, None]]
+    ) -> AsyncGenerator[T, None]:
+        """Run listeners around a stream; closing the result closes every inner stream."""
+        return cast("AsyncGenerator[T, None]", _dispatch.stream(self, event, default))
+
+    def __repr__(self) -> str:
+        return f"<Context of {self.owner.name!r}>"
+
+
+def _own(mount: Mount, key: str) -> Impl | None:
+    for registration in mount.impls:
+        if registration.impl.key == key and not registration.impl.withdrawn:
+            return registration.impl
+    return None
+
+
+def _key(service: Any) -> str:
+    return service if isinstance(service, str) else service_key(service)

@@ -1,0 +1,135 @@
+"""Diagnosis: what every mount is doing, and why what is not active is not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dsh.core._discovery import entry_points
+from dsh.core._mount import Mount, MountState
+
+if TYPE_CHECKING:
+    from dsh.core._app import App
+
+
+@dataclass(frozen=True, slots=True)
+class MissingService:
+    """A service a mount waits for."""
+
+    key: str
+    providers: tuple[str, ...]
+    """Installed entry points that could provide it, as `name (distribution)`."""
+    waiting_on: str | None
+    """The mount that will provide it once it is active, if one has registered it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MountReport:
+    """One mount's state and the reason for it."""
+
+    name: str
+    state: MountState
+    missing: tuple[MissingService, ...]
+    error: Exception | None
+    provides: tuple[str, ...]
+    effects: tuple[str, ...]
+
+    def __str__(self) -> str:
+        line = f"{self.name}: {self.state.value}"
+        if self.error is not None:
+            line += f" ({type(self.error).__name__}: {self.error})"
+        for item in self.missing:
+            line += f"\n    waits for service {item.key!r}: {_who(item)}"
+        return line
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The state of an app. `str()` of it is meant for people."""
+
+    mounts: tuple[MountReport, ...]
+    cycles: tuple[tuple[str, ...], ...]
+    """Groups of mounts that wait for each other's services."""
+    waits: tuple[tuple[str, str, float], ...]
+    """`(who, for whom, seconds)` for every wait under way."""
+
+    @property
+    def inactive(self) -> tuple[MountReport, ...]:
+        """The mounts that are not active."""
+        return tuple(item for item in self.mounts if item.state is not MountState.ACTIVE)
+
+    def __str__(self) -> str:
+        lines = [str(item) for item in self.inactive] or ["every plugin is active"]
+        lines += ["cycle: " + " -> ".join((*cycle, cycle[0])) for cycle in self.cycles]
+        lines += [f"{a} has waited {s:.1f} s for {b}" for a, b, s in self.waits]
+        return "\n".join(lines)
+
+
+def explain(app: App) -> Explanation:
+    """Describe every mount of `app` but its scopes."""
+    mounts = [m for m in app.mounts if m.definition.target is not None]
+    return Explanation(
+        mounts=tuple(_report(m) for m in mounts),
+        cycles=tuple(_cycles(mounts)),
+        waits=tuple(app.waits.pending()),
+    )
+
+
+def _report(mount: Mount) -> MountReport:
+    missing = mount.missing() if mount.state is not MountState.ACTIVE else []
+    return MountReport(
+        name=mount.name,
+        state=mount.state,
+        missing=tuple(_missing(mount, key) for key in missing),
+        error=mount.error,
+        provides=tuple(item.impl.key for item in mount.impls),
+        effects=tuple(effect.label for effect in mount.effects),
+    )
+
+
+def _missing(mount: Mount, key: str) -> MissingService:
+    impl = mount.app.services.find(key, mount.ctx.label(key))
+    points = entry_points(f"dsh.seam.{key}")
+    return MissingService(
+        key=key,
+        providers=tuple(f"{p.name} ({p.dist_name})" for p in points),
+        waiting_on=impl.mount.name if impl is not None else None,
+    )
+
+
+def _who(item: MissingService) -> str:
+    if item.waiting_on is not None:
+        return f"{item.waiting_on!r} provides it but is not active yet"
+    if item.providers:
+        return "nothing mounted provides it; installed: " + ", ".join(item.providers)
+    return "nothing mounted or installed provides it"
+
+
+def _cycles(mounts: list[Mount]) -> list[tuple[str, ...]]:
+    """Find groups of waiting mounts whose missing services are declared by one another."""
+    pending = [m for m in mounts if m.state is MountState.PENDING]
+    offers: dict[str, Mount] = {}
+    for mount in pending:
+        target = mount.definition.target
+        key = getattr(target, "service_key", None)
+        if isinstance(key, str):
+            offers[key] = mount
+    edges = {m: [offers[k] for k in m.missing() if k in offers] for m in pending}
+    cycles: list[tuple[str, ...]] = []
+    seen: set[Mount] = set()
+    for start in pending:
+        trail = _walk(start, edges, [])
+        if trail and not seen.intersection(trail):
+            seen.update(trail)
+            cycles.append(tuple(m.name for m in trail))
+    return cycles
+
+
+def _walk(node: Mount, edges: dict[Mount, list[Mount]], trail: list[Mount]) -> list[Mount] | None:
+    if node in trail:
+        return trail[trail.index(node) :]
+    for following in edges[node]:
+        found = _walk(following, edges, [*trail, node])
+        if found is not None:
+            return found
+    return None

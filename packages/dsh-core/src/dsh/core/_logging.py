@@ -1,0 +1,45 @@
+"""Contained failures: one log record each, under the name of the plugin that failed."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from dsh.core.secrets import SecretsFilter
+
+_filter = SecretsFilter()
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failure that was contained instead of reaching the code that caused it."""
+
+    plugin: str
+    """Name of the plugin whose code failed."""
+    where: str
+    """What the code was doing: an event, an effect, a start."""
+    error: BaseException
+
+
+def logger_for(plugin: str) -> logging.Logger:
+    """Return the logger `dsh.<plugin>`, with secrets masked."""
+    logger = logging.getLogger(f"dsh.{plugin}")
+    logger.addFilter(_filter)
+    return logger
+
+
+def log_failure(failure: Failure) -> None:
+    """Write the one record of a contained failure."""
+    logger_for(failure.plugin).error(
+        "%s: %s: %s: %s",
+        failure.plugin,
+        failure.where,
+        type(failure.error).__name__,
+        failure.error,
+        exc_info=failure.error,
+    )
+
+
+def install_log_filter(handler: logging.Handler) -> None:
+    """Mask secrets in everything `handler` writes; front doors do this for their handlers."""
+    handler.addFilter(_filter)

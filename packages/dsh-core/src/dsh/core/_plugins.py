@@ -1,0 +1,291 @@
+"""What a plugin declares: its name, its configuration, the services it injects, its listeners."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+    overload,
+)
+
+from pydantic import BaseModel, ConfigDict
+from typing_extensions import TypeForm
+
+from dsh.core.errors import ConfigError, InvalidPluginError, MissingServiceError
+
+if TYPE_CHECKING:
+    from dsh.core._context import Context
+    from dsh.core._on import ListenerSpec
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+C_co = TypeVar("C_co", bound=BaseModel, covariant=True)
+
+PluginFunction: TypeAlias = Callable[["Context", Any], object]
+PluginLike: TypeAlias = "type[Plugin] | PluginFunction"
+
+
+def kebab(name: str) -> str:
+    """Return a CamelCase or snake_case name in kebab case."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", "-", name).strip("-").lower()
+
+
+class PluginConfig(BaseModel):
+    """Base of plugin configurations: frozen, and unknown fields are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Inject(Generic[T_co]):
+    """Descriptor of one injected service; made by `inject`."""
+
+    __slots__ = ("key", "optional", "type")
+
+    def __init__(self, service: type[Any], *, optional: bool) -> None:
+        self.type = service
+        self.key = service_key(service)
+        self.optional = optional
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any]) -> Self: ...
+    @overload
+    def __get__(self, instance: Plugin, owner: type[Any]) -> T_co: ...
+    def __get__(self, instance: Plugin | None, owner: type[Any]) -> Self | T_co:
+        if instance is None:
+            return self
+        mount = instance.ctx.owner
+        if self.optional:
+            return cast("T_co", instance.ctx.get(self.type))
+        impl = mount.store.get(self.key)
+        if impl is None:
+            raise MissingServiceError(self.key, mount.name, "inactive", self.type.__name__)
+        return cast("T_co", impl.value)
+
+
+@overload
+def inject(service: TypeForm[T]) -> Inject[T]: ...
+@overload
+def inject(service: TypeForm[T], *, optional: Literal[True]) -> Inject[T | None]: ...
+def inject(service: Any, *, optional: bool = False) -> Inject[Any]:
+    """Declare that the plugin uses a service; read it as an attribute of the plugin.
+
+    Args:
+        service: The class that declared the key (an interface), never a provider.
+        optional: Do not wait for the service; the attribute is `None` while it is absent and
+            always shows the current provider.
+
+    Raises:
+        TypeError: The class declares no service key of its own.
+    """
+    return Inject(service, optional=optional)
+
+
+class Settings(Generic[C_co]):
+    """Descriptor of a plugin's validated configuration; made by `settings`."""
+
+    __slots__ = ("model",)
+
+    def __init__(self, model: type[C_co]) -> None:
+        self.model = model
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any]) -> Self: ...
+    @overload
+    def __get__(self, instance: Plugin, owner: type[Any]) -> C_co: ...
+    def __get__(self, instance: Plugin | None, owner: type[Any]) -> Self | C_co:
+        if instance is None:
+            return self
+        return cast("C_co", instance.ctx.owner.config)
+
+
+def settings(model: type[C_co]) -> Settings[C_co]:
+    """Declare the typed `config` attribute of a plugin with a nested `Config` model."""
+    return Settings(model)
+
+
+class Plugin:
+    """A unit with a lifecycle. The kernel constructs it; work begins in `start`.
+
+    Everything `start` registers through `self.ctx` is undone, newest first, when the plugin is
+    unloaded, so a plugin rarely needs teardown code of its own.
+    """
+
+    name: ClassVar[str]
+    """Display and configuration name; the class name in kebab case where it is not given."""
+
+    def __init__(self, ctx: Context) -> None:
+        self.ctx = ctx
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" not in cls.__dict__:
+            cls.name = kebab(cls.__name__)
+
+    async def start(self) -> Callable[[], object] | None:
+        """Begin; a returned sync or async callable is registered as cleanup."""
+        return None
+
+
+class Service(Plugin):
+    """A plugin that is itself a service: its instance is provided under the class's key.
+
+    An interface names the key, `class BashExecutor(Service, ABC, key="bash")`; a provider derives
+    from it. Consumers see the instance once its `start` has finished.
+    """
+
+    service_key: ClassVar[str]
+    """Key under which instances are provided."""
+    service_type: ClassVar[type[Any]]
+    """The class that declared the key."""
+
+    def __init_subclass__(cls, key: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if key is not None:
+            cls.service_key = key
+            cls.service_type = cls
+
+
+def service_key(service: Any) -> str:
+    """Return the key that `service` declares.
+
+    Raises:
+        TypeError: It is no service class, or it inherited its key from an interface.
+    """
+    if isinstance(service, type):
+        declared = cast("type[Any]", service).__dict__.get("service_key")
+        if isinstance(declared, str):
+            return declared
+        owner = getattr(cast("Any", service), "service_type", None)
+        if owner is not None:
+            raise TypeError(
+                f"{service.__name__} provides {owner.service_key!r}; name the interface "
+                f"{owner.__name__} that declared the key"
+            )
+    raise TypeError(f"{service!r} declares no service key")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PluginDef:
+    """The identity of a plugin: read once from its class or function, shared by every mount."""
+
+    target: Any
+    name: str
+    config_model: type[BaseModel] | None
+    injects: Mapping[str, Inject[Any]]
+    listeners: tuple[ListenerSpec, ...] = ()
+    is_class: bool = False
+    passes_raw_config: bool = field(default=False)
+    """A function without a model receives its configuration as it was given."""
+
+    def validate(self, raw: object) -> object:
+        """Return the configuration as the plugin receives it.
+
+        Raises:
+            ConfigError: A field is unknown or does not fit.
+        """
+        model = self.config_model
+        if model is None:
+            if self.passes_raw_config:
+                return raw
+            if raw:
+                raise ConfigError(self.name, ["this plugin takes no configuration"])
+            return None
+        if isinstance(raw, model):
+            return raw
+        # pydantic is loaded by now; its error class is only needed here
+        from pydantic import ValidationError
+
+        try:
+            return model.model_validate({} if raw is None else raw)
+        except ValidationError as error:
+            raise ConfigError(self.name, _issues(error)) from error
+
+
+def _issues(error: Any) -> list[str]:
+    lines: list[str] = []
+    for item in error.errors(include_url=False, include_input=False):
+        path = ".".join(str(part) for part in item["loc"]) or "config"
+        lines.append(f"{path}: {item['msg']}")
+    return lines
+
+
+def definition_of(plugin: Any) -> PluginDef:
+    """Read what `plugin` declares.
+
+    Raises:
+        InvalidPluginError: It is neither a `Plugin` subclass nor a function.
+    """
+    if isinstance(plugin, type):
+        if issubclass(plugin, Plugin):
+            return _class_definition(plugin)
+        raise InvalidPluginError(f"{plugin!r} is no plugin", hint="derive from dsh.core.Plugin")
+    if callable(plugin):
+        return _function_definition(plugin)
+    raise InvalidPluginError(
+        f"{plugin!r} is no plugin", hint="mount a Plugin class or a function taking (ctx, config)"
+    )
+
+
+def _class_definition(cls: type[Plugin]) -> PluginDef:
+    cached = cls.__dict__.get("__dsh_definition__")
+    if isinstance(cached, PluginDef):
+        return cached
+    if inspect.isabstract(cls):
+        raise InvalidPluginError(
+            f"{cls.__name__} is abstract and cannot be mounted", hint="mount a provider of it"
+        )
+    from dsh.core._on import listeners_of
+
+    definition = PluginDef(
+        target=cls,
+        name=cls.name,
+        config_model=getattr(cls, "Config", None),
+        injects={item.key: item for item in _injects(cls)},
+        listeners=listeners_of(cls),
+        is_class=True,
+    )
+    cls.__dsh_definition__ = definition  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    return definition
+
+
+def _injects(cls: type[Plugin]) -> list[Inject[Any]]:
+    found: dict[str, Inject[Any]] = {}
+    for base in reversed(cls.__mro__):
+        for attribute, value in vars(base).items():
+            if isinstance(value, Inject):
+                found[attribute] = value
+            elif attribute in found:
+                del found[attribute]
+    return list(found.values())
+
+
+def _function_definition(fn: Any) -> PluginDef:
+    model = getattr(fn, "Config", None)
+    required = cast("tuple[Any, ...]", getattr(fn, "injects", ()))
+    items = [Inject[Any](service, optional=False) for service in required]
+    return PluginDef(
+        target=fn,
+        name=kebab(_function_name(fn)),
+        config_model=model,
+        injects={item.key: item for item in items},
+        passes_raw_config=model is None,
+    )
+
+
+def _function_name(fn: Any) -> str:
+    for attribute in ("name", "__name__"):
+        found = getattr(fn, attribute, None)
+        if isinstance(found, str):
+            return found
+    return type(fn).__name__

@@ -1,0 +1,213 @@
+"""JSON at the door, secrets, logging, discovery, diagnosis."""
+
+from __future__ import annotations
+
+import logging
+import math
+from abc import ABC
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsh.core import (
+    App,
+    Context,
+    EntryPoint,
+    MountState,
+    NotJsonError,
+    Plugin,
+    PluginLoadError,
+    Service,
+    entry_points,
+    inject,
+    install_log_filter,
+    now_ms,
+    secrets,
+)
+from dsh.core import json as djson
+from dsh.core.testing import fake_entry_points, set_wall_clock
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-djson.MAX_INTEGER, djson.MAX_INTEGER)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(json_values)
+def test_json_survives_its_round_trip(value: Any) -> None:
+    assert djson.loads(djson.dumps(djson.check(value))) == value
+
+
+def test_check_copies_and_normalises_tuples() -> None:
+    inner = [1, (2, 3)]
+    copy = djson.check({"a": inner, "b": inner})
+    inner.append(4)
+    assert copy == {"a": [1, [2, 3]], "b": [1, [2, 3]]}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        math.nan,
+        math.inf,
+        2**53,
+        {1: 2},
+        b"x",
+        {1, 2},
+        object(),
+        ["\ud800"],
+        {"\udfff": 1},
+        [{"deep": [math.nan]}],
+    ],
+)
+def test_what_is_not_json_is_named_with_its_path(bad: Any) -> None:
+    with pytest.raises(NotJsonError, match="here") as caught:
+        djson.check(bad, where="here")
+    assert caught.value.code == "NOT_JSON"
+
+
+def test_cycles_and_depth_are_refused_without_overflow() -> None:
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    with pytest.raises(NotJsonError, match="contains itself"):
+        djson.check(cycle)
+    deep: Any = 0
+    for _ in range(10_000):
+        deep = [deep]
+    with pytest.raises(NotJsonError) as caught:
+        djson.check(deep)
+    assert caught.value.code == "JSON_TOO_DEEP"
+    with pytest.raises(NotJsonError):
+        djson.loads("[" * 100_000)
+
+
+def test_constants_and_odd_text_are_refused() -> None:
+    for text in ("NaN", "Infinity", "{", ""):
+        with pytest.raises(NotJsonError):
+            djson.loads(text)
+    with pytest.raises(NotJsonError):
+        djson.dumps("\ud800")
+    assert djson.dumps({"a": "é\x00"}) == b'{"a":"\xc3\xa9\\u0000"}'
+
+
+# case: F-44
+def test_secrets_are_masked_in_records_and_tracebacks(caplog: pytest.LogCaptureFixture) -> None:
+    secrets.add("  sk-verysecretvalue  ")
+    secrets.add("abc")
+    assert secrets.redact("key=sk-verysecretvalue abc") == "key=[secret] abc"
+    logger = logging.getLogger("test-secrets")
+    install_log_filter(caplog.handler)
+    try:
+        raise ValueError("rejected sk-verysecretvalue")
+    except ValueError:
+        logger.exception("call with %s failed", "sk-verysecretvalue")
+    assert "sk-verysecretvalue" not in caplog.text
+    assert "[secret]" in caplog.text
+    assert "ValueError" in caplog.text
+
+
+# case: F-44
+async def test_a_contained_failure_shows_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    secrets.add("sk-anothersecret")
+
+    async def plugin(ctx: Context, config: object) -> None:
+        raise ValueError("bad key sk-anothersecret")
+
+    async with App() as app:
+        await app.mount(plugin).wait_state(MountState.FAILED)
+    assert "sk-anothersecret" not in caplog.text
+    assert len(caplog.records) == 1
+
+
+def test_discovery_sorts_and_loads_on_demand() -> None:
+    points = [
+        EntryPoint("b", "json:loads", "dsh.plugins", "dist-b", "1"),
+        EntryPoint("a", "json:nothing", "dsh.plugins", "dist-a", "1"),
+        EntryPoint("c", "no_such_module:x", "dsh.seam.bash", "dist-c", "2"),
+    ]
+    with fake_entry_points(*points):
+        found = entry_points("dsh.plugins")
+        assert [p.name for p in found] == ["a", "b"]
+        assert entry_points("dsh.nothing") == ()
+        import json
+
+        assert found[1].load() is json.loads
+        with pytest.raises(PluginLoadError, match="dist-a"):
+            found[0].load()
+        with pytest.raises(PluginLoadError, match="dist-c 2"):
+            entry_points("dsh.seam.bash")[0].load()
+    assert all(p.dist_name.startswith("dsh") for p in entry_points("dsh.plugins"))
+
+
+def test_the_wall_clock_can_be_replaced() -> None:
+    with set_wall_clock(lambda: 12.5):
+        assert now_ms() == 12_500
+    assert now_ms() > 1_700_000_000_000
+
+
+class Left(Service, ABC, key="left"):
+    pass
+
+
+class Right(Service, ABC, key="right"):
+    pass
+
+
+class NeedsRight(Left):
+    right = inject(Right)
+
+
+class NeedsLeft(Right):
+    left = inject(Left)
+
+
+class Unmet(Plugin):
+    service = inject(Left)
+
+
+# case: D-23
+async def test_explain_names_what_is_missing_who_could_provide_it_and_cycles() -> None:
+    point = EntryPoint("local", "x:y", "dsh.seam.left", "dist-left", "1")
+    async with App() as app:
+        with fake_entry_points(point):
+            await app.mount(Unmet).settled()
+            assert "installed: local (dist-left)" in str(app.explain())
+            app.mount(NeedsRight)
+            app.mount(NeedsLeft)
+            await anyio.wait_all_tasks_blocked()
+            explanation = app.explain()
+        assert {frozenset(cycle) for cycle in explanation.cycles} == {
+            frozenset({"needs-right", "needs-left"})
+        }
+        assert [m.state for m in explanation.inactive] == [MountState.PENDING] * 3
+
+
+async def test_explain_shows_waits_and_failures() -> None:
+    gate = anyio.Event()
+
+    async def stuck(ctx: Context, config: object) -> None:
+        ctx.defer(gate.wait)
+
+    async def parent(ctx: Context, config: object) -> None:
+        await ctx.mount(stuck).settled()
+
+    async def broken(ctx: Context, config: object) -> None:
+        raise ValueError("the reason")
+
+    async with App() as app, anyio.create_task_group() as tasks:
+        mount = await app.mount(parent).settled()
+        await app.mount(broken).wait_state(MountState.FAILED)
+        tasks.start_soon(mount.dispose)
+        await anyio.wait_all_tasks_blocked()
+        text = str(app.explain())
+        assert "the reason" in text
+        assert "parent has waited" in text
+        gate.set()

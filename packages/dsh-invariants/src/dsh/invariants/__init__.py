@@ -1,0 +1,3 @@
+"""Run-time invariants of the spine."""
+
+__all__: list[str] = []

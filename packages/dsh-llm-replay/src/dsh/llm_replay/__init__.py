@@ -1,0 +1,3 @@
+"""Scripted and recorded models, and a test server that speaks the chat-completions wire."""
+
+__all__: list[str] = []

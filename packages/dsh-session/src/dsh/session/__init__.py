@@ -1,0 +1,3 @@
+"""Event-sourced sessions: the append-only log, derived history and the session store."""
+
+__all__: list[str] = []

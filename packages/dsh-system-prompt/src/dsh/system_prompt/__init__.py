@@ -1,0 +1,3 @@
+"""Prompt assembly: sections, variables and tool schemas."""
+
+__all__: list[str] = []
