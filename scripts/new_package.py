@@ -1,6 +1,8 @@
-"""Create the skeleton of a new wheel: `python scripts/new_package.py NAME --role ROLE "one line of description"`.
+"""Create the skeleton of a new wheel.
 
-Writes `pyproject.toml`, `README.md`, `LICENSE` and the typed package, then adds the wheel to the workspace root.
+Usage: `python scripts/new_package.py dsh-NAME "one line of description" --role ROLE`.
+Writes `pyproject.toml`, `README.md`, `LICENSE` and the typed package, then adds the wheel to the
+workspace root.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ROLES = ("kernel", "library", "interface", "provider", "consumer", "bundle", "app")
+ROLES = ("kernel", "library", "interface", "provider", "consumer", "bundle", "testkit", "app")
 
 MANIFEST = """\
 [build-system]

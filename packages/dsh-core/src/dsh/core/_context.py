@@ -62,7 +62,7 @@ class Context:
         self.tag = tag
         self._labels = labels
         # most contexts are in the root realm throughout; they answer without a walk
-        self._isolated = bool(labels) or (parent is not None and parent._isolated)
+        self._isolated: bool = bool(labels) or (parent is not None and parent._isolated)
 
     def derive(self, *, owner: Mount | None = None, tag: object = None) -> Context:
         """Return a child context, of another mount or in another scope where given."""

@@ -314,10 +314,22 @@ async def _closing(
         async for item in NextStream(listeners, 0, event, default, opened)():
             yield item
     finally:
-        # outermost first: each layer may still be iterating the one below it
         with anyio.CancelScope(shield=True):
-            for generator in reversed(opened):
-                await generator.aclose()
+            await _close_all(opened)
+
+
+async def _close_all(opened: list[AsyncGenerator[Any, None]]) -> None:
+    """Close every generator, outermost first: a layer may still iterate the one below it."""
+    errors: list[Exception] = []
+    for generator in opened:
+        try:
+            await generator.aclose()
+        except Exception as error:  # noqa: BLE001 - the ones below are closed all the same
+            errors.append(error)
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise ExceptionGroup("closing a stream failed", errors)
 
 
 def _report(mount: Mount, channel: Channel, error: Exception) -> None:

@@ -9,14 +9,26 @@ from __future__ import annotations
 import json as _stdlib
 import math
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias, Union, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+from typing_extensions import TypeAliasType
 
 from dsh.core.errors import NotJsonError
 
 __all__ = ["MAX_DEPTH", "MAX_INTEGER", "JsonObject", "JsonValue", "check", "dumps", "loads"]
 
-JsonValue: TypeAlias = Union[bool, int, float, str, "list[JsonValue]", "dict[str, JsonValue]", None]
-JsonObject: TypeAlias = "dict[str, JsonValue]"
+if TYPE_CHECKING:
+    JsonValue: TypeAlias = (
+        "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+    )
+    JsonObject: TypeAlias = dict[str, JsonValue]
+else:
+    # a named alias can be a field of a pydantic model wherever it is imported; checkers read the
+    # recursive form above
+    JsonValue = TypeAliasType(
+        "JsonValue", "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+    )
+    JsonObject = TypeAliasType("JsonObject", "dict[str, JsonValue]")
 
 MAX_DEPTH: Final = 200
 """Deepest nesting of lists and objects."""
