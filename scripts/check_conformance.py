@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "tests" / "conformance.md"
-_ROW = re.compile(r"^\| (?P<id>[^|]+?) \| (?P<text>.+) \| (?P<evidence>[^|]*) \|$")
+_ROW = re.compile(r"^\| (?P<id>[^|]+?) \| (?P<text>[^|]+?) \|(?P<evidence>[^|]*)\|$")
 _CASE = re.compile(r"^\s*# case: (?P<ids>.+)$")
 _TEST = re.compile(r"^\s*(?:async )?def (?P<name>test_\w+)")
 _SHOWN = 3
