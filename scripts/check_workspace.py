@@ -35,12 +35,13 @@ ALLOWED_ROLES: dict[str, frozenset[str]] = {
     "app": frozenset({"kernel", "library", "interface", "provider", "consumer", "bundle"}),
 }
 
-MODULE_OF = {
-    "ruamel-yaml": "ruamel",
-    "importlib-metadata": "importlib_metadata",
-    "typing-extensions": "typing_extensions",
-    "griffelib": "griffe",
+MODULES_OF = {
+    "ruamel-yaml": {"ruamel"},
+    "griffelib": {"griffe"},
+    # pydantic pins its core exactly, so declaring the core beside it would say nothing
+    "pydantic": {"pydantic", "pydantic_core"},
 }
+"""Modules of distributions whose name does not spell them."""
 
 
 @dataclass
@@ -177,11 +178,17 @@ def _check_own(wheel: Wheel, own: dict[str, Wheel], by_module: dict[str, Wheel])
 
 
 def _check_foreign(wheel: Wheel, own: dict[str, Wheel], foreign: set[str]) -> Iterator[str]:
-    third = {MODULE_OF.get(n, n.replace("-", "_")): n for n in wheel.dependencies if n not in own}
-    for module in sorted(foreign - set(third) - set(sys.stdlib_module_names)):
+    third = {
+        name: MODULES_OF.get(name, {name.replace("-", "_")})
+        for name in wheel.dependencies
+        if name not in own
+    }
+    provided = {module for modules in third.values() for module in modules}
+    for module in sorted(foreign - provided - set(sys.stdlib_module_names)):
         yield f"{wheel.name}: imports {module} without declaring it"
-    for module in sorted(set(third) - foreign):
-        yield f"{wheel.name}: declares {third[module]} without importing it"
+    for name, modules in sorted(third.items()):
+        if not modules & foreign:
+            yield f"{wheel.name}: declares {name} without importing it"
 
 
 def check_roles(wheel: Wheel, own: dict[str, Wheel]) -> Iterator[str]:

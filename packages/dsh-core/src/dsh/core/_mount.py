@@ -90,8 +90,14 @@ class Mount:
 
     @property
     def accepting(self) -> bool:
-        """Whether something may be registered here now."""
-        return not self._ending and self.state in _ACCEPTING
+        """Whether something may be registered here now.
+
+        A start under way may always register: what it has opened must find its way to a cleanup,
+        also when disposal was asked for meanwhile.
+        """
+        if self.state is MountState.LOADING:
+            return True
+        return self.state in _ACCEPTING and not self._ending
 
     @property
     def provides_now(self) -> bool:
@@ -478,6 +484,6 @@ def _bind_hook(
     return step
 
 
-_ACCEPTING = frozenset({MountState.PENDING, MountState.LOADING, MountState.ACTIVE})
+_ACCEPTING = frozenset({MountState.PENDING, MountState.ACTIVE})
 _MOVING = frozenset({MountState.LOADING, MountState.UNLOADING})
 _IDLE = frozenset({MountState.PENDING, MountState.FAILED})
