@@ -59,14 +59,22 @@ def tests_by_case(root: Path) -> dict[str, list[str]]:
 
 
 def _cases_of(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield `(case, test)`; the comment stands above the test, or inside it."""
     pending: list[str] = []
+    current, depth = "", -1
     for line in path.read_text(encoding="utf-8").splitlines():
+        indent = len(line) - len(line.lstrip())
         case = _CASE.match(line)
         if case:
-            pending += [item.strip() for item in case["ids"].split(",")]
+            ids = [item.strip() for item in case["ids"].split(",")]
+            if current and indent > depth:
+                yield from ((item, current) for item in ids)
+            else:
+                pending += ids
         test = _TEST.match(line)
         if test:
-            yield from ((item, test["name"]) for item in pending)
+            current, depth = test["name"], indent
+            yield from ((item, current) for item in pending)
             pending = []
 
 

@@ -1,0 +1,91 @@
+"""Checks that what the model sees is what the log says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from dsh.core import Context, NextStream
+from dsh.invariants._immutable import mutable_part
+from dsh.invariants._service import Reporter
+from dsh.llm import LlmRequest, StreamChunk
+from dsh.llm.events import LlmStream
+from dsh.session import Session, SessionStore, StepStart, fold_request_header
+
+__all__ = ["check_request", "install"]
+
+
+def check_request(request: LlmRequest, store: SessionStore, report: Reporter) -> None:
+    """Compare a request of the agent loop with what its session's log leads to.
+
+    Requests of other makers and requests for sessions that are not live are not looked at.
+
+    Raises:
+        InvariantError: The request names no session, can still change, or differs from the log.
+    """
+    if not request.loop:
+        return
+    if request.session_id is None:
+        report.fail("a request of the agent loop names no session")
+    session = store.get(request.session_id)
+    if session is None:
+        return
+    part = mutable_part(request.messages, "messages") or mutable_part(request.tools, "tools")
+    report.check(part is None, f"a request of the agent loop can still change: {part}")
+    boundary = _boundary(session)
+    if boundary is None:
+        report.fail(f"a request for session {session.id!r} is made outside of a step")
+    header = fold_request_header(session.events)
+    if header is None:
+        report.fail(f"a request for session {session.id!r} is made before its header was logged")
+    # a fresh session: whatever the live one has cached must not vouch for itself
+    rebuilt = Session("rebuilt", session.events[:boundary], enclosed=False)
+    expected = LlmRequest(
+        model=header.config.model,
+        messages=(*(header.message_prefix or ()), *rebuilt.derive_messages()),
+        system=header.system,
+        tools=header.tools,
+        temperature=header.config.temperature,
+        max_tokens=header.config.max_tokens,
+        stop=header.config.stop,
+        reasoning_effort=header.config.reasoning_effort,
+    )
+    for field in (
+        "model",
+        "messages",
+        "system",
+        "tools",
+        "temperature",
+        "max_tokens",
+        "stop",
+        "reasoning_effort",
+    ):
+        report.check(
+            getattr(request, field) == getattr(expected, field),
+            f"{field} of the request for session {session.id!r} differs from what the log says",
+        )
+
+
+def _boundary(session: Session) -> int | None:
+    """Return the seq of the open step's start, up to which its request derives."""
+    if session.step_open is None:
+        return None
+    seq = session.seq - 1
+    while not isinstance(session.events[seq].data, StepStart):
+        seq -= 1
+    return seq
+
+
+def install(ctx: Context, report: Reporter) -> None:
+    """Look at every request before any other listener sees it."""
+    store = ctx[SessionStore]
+
+    async def look(
+        event: LlmStream, next: NextStream[StreamChunk]
+    ) -> AsyncGenerator[StreamChunk, None]:
+        check_request(event.request, store, report)
+        async with aclosing(next()) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    ctx.on(LlmStream, look, prepend=True)

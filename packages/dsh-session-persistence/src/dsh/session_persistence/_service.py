@@ -1,0 +1,165 @@
+"""The abstract service `session_persistence`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from dsh.core import Service
+from dsh.session import SessionEvent, SessionHeader
+from dsh.session_persistence._types import RawArtifact, SessionSnapshot, StoredSession
+from dsh.session_persistence.errors import RawUnsupported
+
+__all__ = ["SessionPersistence"]
+
+
+class SessionPersistence(Service, ABC, key="session_persistence"):
+    """Keeps session logs beyond the process.
+
+    **What is promised.** Whatever lies up to a flushed `turn/end` is committed and never changes.
+    A stored log is contiguous from 0. `append` returns when its events are durable. Reading
+    rejects damage inside the committed part, and drops only a last fragment that was never
+    written completely.
+
+    **Live sessions** are followed by the store itself: it takes up each session at
+    `session/created`, copies each event at `session/event` (which is synchronous, so writing
+    happens later), and writes everything it holds of a session before `session/flush` returns. A
+    flush that fails raises to whoever flushed and keeps the events for the next one. A live
+    session whose id is stored already is refused unless it was seeded from that very log, which
+    is how a resume continues; then only what is new is written. When a live session is disposed
+    of, what is still buffered is written first.
+
+    **Cancelling** a call cancels the caller's scope; a read that starts in a cancelled scope
+    touches nothing, and a write that has begun is finished or rolled back as a whole.
+
+    Ids are opaque strings: a store that keeps files has to escape them. Methods of one store
+    that concern one id never run at the same time.
+    """
+
+    @abstractmethod
+    async def create(self, header: SessionHeader) -> None:
+        """Reserve an id for a session that has no events yet; nothing is stored so far.
+
+        Raises:
+            AppendRefused: Code `MALFORMED_HEADER`; the id is not reserved.
+            StoredSessionExists: The id is stored or reserved.
+        """
+
+    @abstractmethod
+    async def append(self, session_id: str, events: Sequence[SessionEvent]) -> None:
+        """Store a batch; it is durable when this returns.
+
+        The batch is taken as it is when the call is made. The first append of a session stores
+        its header and the events together or not at all. An empty batch does nothing.
+
+        Raises:
+            StoredSessionNotFound: The id was never created.
+            AppendRefused: Code `NOT_CONTIGUOUS` when the first seq is not the next one or there
+                is a gap inside, `NOT_JSON` names an event type. Nothing of the batch is stored.
+            SessionInUse: Another process owns the session.
+            PersistenceError: Writing failed; what was stored before is intact.
+        """
+
+    @abstractmethod
+    async def load(self, session_id: str) -> StoredSession:
+        """Read a session in order to go on with it.
+
+        A turn that was interrupted is closed (`dsh.session.interrupted_turn_closers`), and that
+        repair is stored before this returns: loading twice adds nothing. For a session that is
+        live in this process, its events are written first and its live log is returned.
+
+        Raises:
+            StoredSessionNotFound: There is none, or it never had an event.
+            SessionInUse: A live session with an open turn has this id, or another process owns it.
+            SessionCorrupt: The committed part is damaged.
+            FormatUnsupported: Another version wrote it, or it contains an event that stands in
+                the history and is not known here; the message names it.
+            PersistenceError: Reading or writing failed.
+        """
+
+    @abstractmethod
+    async def inspect(self, session_id: str) -> StoredSession:
+        """Read a session without changing anything; the repair is made in memory only.
+
+        Raises:
+            PersistenceError: As `load`, except that a live session may have an open turn.
+        """
+
+    @abstractmethod
+    async def read_from(self, session_id: str, from_seq: int) -> tuple[SessionEvent, ...]:
+        """Read the stored events from a sequence number on, without repair.
+
+        Args:
+            session_id: The session.
+            from_seq: First seq wanted; at or beyond the end of the log the result is empty.
+
+        Raises:
+            ValueError: `from_seq` is negative or no integer.
+            PersistenceError: As `inspect`.
+        """
+
+    @abstractmethod
+    async def list(self, *, archived: bool = False) -> tuple[SessionHeader, ...]:
+        """Return the headers of the stored sessions, in no particular order.
+
+        Sessions without events are left out, and so is what cannot be read.
+
+        Args:
+            archived: List those that were put away, in place of the others.
+        """
+
+    @abstractmethod
+    async def list_snapshots(self, *, archived: bool = False) -> tuple[SessionSnapshot, ...]:
+        """Do what `list` does, with a revision for each."""
+
+    @abstractmethod
+    async def archive(self, session_id: str) -> None:
+        """Put a session away: it is no longer listed with the others, and can still be loaded.
+
+        Does nothing if it is archived. Only ever done because a person asked for it.
+
+        Raises:
+            StoredSessionNotFound: There is none.
+            SessionInUse: It is live.
+        """
+
+    @abstractmethod
+    async def unarchive(self, session_id: str) -> None:
+        """Take an archived session back; does nothing if it is not archived.
+
+        Raises:
+            StoredSessionNotFound: There is none.
+        """
+
+    @abstractmethod
+    async def remove(self, session_id: str) -> None:
+        """Delete a session with everything stored for it. Only ever done for a person.
+
+        Raises:
+            StoredSessionNotFound: There is none.
+            SessionInUse: It is live.
+        """
+
+    def locate(self, header: SessionHeader) -> str | None:
+        """Say, without any I/O, where a session is or would be kept; None if nowhere in particular.
+
+        Args:
+            header: The session's header.
+        """
+        return None
+
+    @property
+    def supports_raw(self) -> bool:
+        """Whether `read_raw` works."""
+        return False
+
+    async def read_raw(self, session_id: str) -> RawArtifact | None:
+        """Return a stored session as the store keeps it, or None if there is none.
+
+        Args:
+            session_id: The session.
+
+        Raises:
+            RawUnsupported: This store keeps no text.
+        """
+        raise RawUnsupported(f"{self.name!r} keeps no text that could be exported")

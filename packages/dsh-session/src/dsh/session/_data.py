@@ -1,0 +1,126 @@
+"""The base class of event payloads and the registry of event types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+from weakref import WeakValueDictionary
+
+from pydantic import ConfigDict
+
+from dsh.session._open_union import WIRE_CONFIG
+from dsh.session.errors import SessionTypeError
+
+__all__ = ["SessionData", "UnknownData", "event_types", "registered_type", "type_name"]
+
+_TYPE_NAME: Final = re.compile(r"[a-z][a-z0-9-]*(?:/[a-z][a-z0-9-]*)+")
+
+# weak, so that a plugin's types leave with its classes
+_registry: WeakValueDictionary[str, type[SessionData]] = WeakValueDictionary()
+
+
+class SessionData:
+    """Payload of one event type: a frozen slots dataclass whose fields survive JSON.
+
+    Declaring a subclass registers it, so logs that contain the type load as that class::
+
+        @dataclass(frozen=True, slots=True)
+        class GoalSet(SessionData, type="goal/set"):
+            \"\"\"A goal was set.\"\"\"
+
+            text: str
+
+    Fields are snake_case here and camelCase on the wire. Lists are tuples, free-form JSON is a
+    `Mapping[str, Any]`. Only the spine's own types reach the model's history; a plugin's types
+    are log-only.
+
+    Raises:
+        SessionTypeError: Code `BAD_EVENT_TYPE` when the name is not `family/name` in lower case,
+            `DUPLICATE_EVENT_TYPE` when another live class has the type.
+    """
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[ConfigDict] = WIRE_CONFIG
+    event_type: ClassVar[str]
+    """The type's name in the log, `family/name`."""
+    surface_eligible: ClassVar[bool] = False
+    """Whether events of this type stand in the model's history and need a surface operation."""
+
+    def __init_subclass__(
+        cls, type: str | None = None, surface: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init_subclass__(**kwargs)
+        if type is None:
+            # slots=True builds the class a second time, without the keywords of the first
+            known = cls.__dict__.get("event_type")
+            if known is not None:
+                _registry[known] = cls
+            return
+        _check_declaration(cls, type, surface)
+        cls.event_type = type
+        cls.surface_eligible = surface
+        _registry[type] = cls
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownData(SessionData):
+    """Payload of a log-only type that no installed wheel declares; kept and written verbatim."""
+
+    type: str
+    """The type's name as read."""
+    data: Mapping[str, Any]
+    """The payload as on the wire."""
+    ignorable: bool = False
+    """Whether the writer marked the event as purely informational."""
+
+    def __post_init__(self) -> None:
+        known = _registry.get(self.type)
+        if known is not None and known.__module__.startswith("dsh.session."):
+            raise SessionTypeError(
+                f"UnknownData cannot stand for the spine's own type {self.type!r}",
+                code=SessionTypeError.BAD_EVENT_TYPE,
+                hint=f"use {known.__name__}",
+            )
+
+
+def type_name(data: SessionData) -> str:
+    """Return the event type of a payload, also of one that no class declares."""
+    return data.type if isinstance(data, UnknownData) else data.event_type
+
+
+def registered_type(name: str) -> type[SessionData] | None:
+    """Return the payload class of an event type, or None if no live class declares it."""
+    return _registry.get(name)
+
+
+def event_types() -> Mapping[str, type[SessionData]]:
+    """Return every registered event type with its payload class, sorted by name."""
+    return dict(sorted(_registry.items()))
+
+
+def _name(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _check_declaration(cls: type[SessionData], name: str, surface: bool) -> None:
+    if _TYPE_NAME.fullmatch(name) is None:
+        raise SessionTypeError(
+            f"{cls.__qualname__}: event type {name!r} is not of the form family/name",
+            code=SessionTypeError.BAD_EVENT_TYPE,
+            hint="use lower case letters, digits and dashes, `my-plugin/thing`",
+        )
+    if surface and not cls.__module__.startswith("dsh.session."):
+        raise SessionTypeError(
+            f"{cls.__qualname__}: only the spine's own types stand in the history",
+            code=SessionTypeError.BAD_EVENT_TYPE,
+            hint="leave surface=True out, and log a context/message for the model",
+        )
+    known = _registry.get(name)
+    if known is not None and _name(known) != _name(cls):
+        raise SessionTypeError(
+            f"event type {name!r} belongs to {_name(known)}, so {_name(cls)} cannot have it",
+            code=SessionTypeError.DUPLICATE_EVENT_TYPE,
+            hint="choose another type name",
+        )
