@@ -92,13 +92,21 @@ def _read() -> Iterable[EntryPoint]:
 
     seen: set[str] = set()
     for dist in metadata.distributions():
-        name = dist.metadata["Name"] if _declares(dist.read_text("entry_points.txt")) else None
-        if name is None or name.lower() in seen:
+        if not _declares(dist.read_text("entry_points.txt")):
+            continue
+        name, version = _identity(dist.read_text("METADATA") or "")
+        if name.lower() in seen:
             continue
         seen.add(name.lower())
         for point in dist.entry_points:
             if point.group.startswith("dsh."):
-                yield EntryPoint(point.name, point.value, point.group, name, dist.version)
+                yield EntryPoint(point.name, point.value, point.group, name, version)
+
+
+def _identity(text: str) -> tuple[str, str]:
+    """Return name and version from core metadata, without parsing the description it carries."""
+    headers = dict(line.partition(": ")[::2] for line in text.split("\n\n", 1)[0].splitlines())
+    return headers.get("Name", "unknown"), headers.get("Version", "unknown")
 
 
 def _declares(text: str | None) -> bool:

@@ -44,7 +44,8 @@ def kebab(name: str) -> str:
 class PluginConfig(BaseModel):
     """Base of plugin configurations: frozen, and unknown fields are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    # a model that only ever gives its defaults never pays for its validator
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Inject(Generic[T_co]):
@@ -203,6 +204,8 @@ class PluginDef:
             return None
         if isinstance(raw, model):
             return raw
+        if not raw and _gives_defaults(model):
+            return model.model_construct()
         # pydantic is loaded by now; its error class is only needed here
         from pydantic import ValidationError
 
@@ -210,6 +213,14 @@ class PluginDef:
             return model.model_validate({} if raw is None else raw)
         except ValidationError as error:
             raise ConfigError(self.name, _issues(error)) from error
+
+
+def _gives_defaults(model: type[BaseModel]) -> bool:
+    """Whether an empty configuration is valid without asking the validator."""
+    if any(field.is_required() for field in model.model_fields.values()):
+        return False
+    decorators = model.__pydantic_decorators__
+    return not decorators.model_validators and not decorators.root_validators
 
 
 def _issues(error: Any) -> list[str]:

@@ -1,3 +1,40 @@
 """Prompt assembly: sections, variables and tool schemas."""
 
-__all__: list[str] = []
+from dsh.system_prompt._render import render_prompt
+from dsh.system_prompt._service import (
+    IDENTITY,
+    IDENTITY_SECTION,
+    PERSONA_SECTION,
+    SystemPrompt,
+)
+from dsh.system_prompt._types import (
+    TOOL_ORDER_REST,
+    AssembleContext,
+    AssembledSection,
+    PromptAssembly,
+    SectionText,
+    ToolProvider,
+    ToolProviderResult,
+    VariableProvider,
+)
+from dsh.system_prompt.errors import PromptError
+from dsh.system_prompt.events import SystemPromptAssemble, SystemPromptChanged
+
+__all__ = [
+    "IDENTITY",
+    "IDENTITY_SECTION",
+    "PERSONA_SECTION",
+    "TOOL_ORDER_REST",
+    "AssembleContext",
+    "AssembledSection",
+    "PromptAssembly",
+    "PromptError",
+    "SectionText",
+    "SystemPrompt",
+    "SystemPromptAssemble",
+    "SystemPromptChanged",
+    "ToolProvider",
+    "ToolProviderResult",
+    "VariableProvider",
+    "render_prompt",
+]

@@ -1,0 +1,111 @@
+"""From what a tool body returns to what the model reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import is_dataclass
+from functools import cache
+from typing import Any, Final, cast
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from dsh.core import JsonObject
+from dsh.core import json as djson
+from dsh.core.errors import NotJsonError
+from dsh.llm import (
+    ContentBlock,
+    ReasoningBlock,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    UnknownBlock,
+)
+from dsh.tools._results import ToolOutput
+from dsh.tools._text import readable
+from dsh.tools.errors import ToolOutputError
+
+__all__ = ["NO_OUTPUT", "is_block", "to_output"]
+
+NO_OUTPUT: Final = "(no output)"
+"""What the model reads when a tool returns nothing, or an empty text."""
+
+_BLOCKS: Final = (TextBlock, ReasoningBlock, ToolCallBlock, ToolResultBlock, UnknownBlock)
+
+
+def is_block(value: object) -> bool:
+    """Tell whether `value` is a content block."""
+    return isinstance(value, _BLOCKS)
+
+
+def to_output(value: object) -> ToolOutput:
+    """Convert what a tool body returned.
+
+    A text, content blocks and a `ToolOutput` are taken as they are, None and the empty text become
+    `NO_OUTPUT`, everything else becomes compact JSON.
+
+    Raises:
+        ToolOutputError: It has no JSON form, or the metadata is no JSON object.
+    """
+    if isinstance(value, ToolOutput):
+        return ToolOutput(_blocks(value.content), _meta(value.meta))
+    if value is None or (isinstance(value, str) and not value):
+        return ToolOutput((TextBlock(NO_OUTPUT),))
+    if isinstance(value, str):
+        return ToolOutput((TextBlock(readable(value)),))
+    blocks = _as_blocks(value)
+    return ToolOutput((TextBlock(_json(value)),) if blocks is None else blocks)
+
+
+def _as_blocks(value: object) -> tuple[ContentBlock, ...] | None:
+    """Return a block, or several in a list, as content; None for anything else."""
+    items = tuple(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else (value,)
+    # an empty list is data without entries, not content without blocks
+    if items and all(is_block(item) for item in items):
+        return cast("tuple[ContentBlock, ...]", items)
+    return None
+
+
+def _blocks(content: object) -> tuple[ContentBlock, ...]:
+    if isinstance(content, str) or not isinstance(content, Iterable):
+        raise ToolOutputError(
+            f"content of a tool's output is a {type(content).__name__}, "
+            "not a sequence of content blocks"
+        )
+    blocks = tuple(cast("Iterable[object]", content))
+    for block in blocks:
+        if not is_block(block):
+            raise ToolOutputError(
+                f"content of a tool's output holds a {type(block).__name__}, not a content block"
+            )
+    return cast("tuple[ContentBlock, ...]", blocks)
+
+
+def _meta(meta: object) -> JsonObject | None:
+    if meta is None:
+        return None
+    try:
+        checked = djson.check(meta, where="meta")
+    except NotJsonError as error:
+        raise ToolOutputError(str(error)) from error
+    if not isinstance(checked, dict):
+        raise ToolOutputError(f"meta of a tool's output is a {type(meta).__name__}, not an object")
+    return checked
+
+
+@cache
+def _anything() -> TypeAdapter[Any]:
+    return TypeAdapter(Any, config=ConfigDict(ser_json_inf_nan="null"))
+
+
+def _json(value: object) -> str:
+    plain = isinstance(value, str | int | float | bool | list | tuple | set | frozenset | Mapping)
+    if not plain and not isinstance(value, BaseModel) and not is_dataclass(value):
+        # generators and files would be consumed by the encoder, functions make no sense
+        raise ToolOutputError(
+            f"a tool returned a {type(value).__name__}, which has no JSON form",
+            hint="return a text, content blocks, JSON, a pydantic model or a ToolOutput",
+        )
+    try:
+        return readable(_anything().dump_json(value).decode("utf-8"))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ToolOutputError(f"a tool's output has no JSON form: {error}") from error
