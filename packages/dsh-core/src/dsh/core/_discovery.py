@@ -105,7 +105,10 @@ def _read() -> Iterable[EntryPoint]:
 
 def _identity(text: str) -> tuple[str, str]:
     """Return name and version from core metadata, without parsing the description it carries."""
-    headers = dict(line.partition(": ")[::2] for line in text.split("\n\n", 1)[0].splitlines())
+    headers: dict[str, str] = {}
+    for line in text.split("\n\n", 1)[0].splitlines():
+        field, _, value = line.partition(": ")
+        headers.setdefault(field, value)
     return headers.get("Name", "unknown"), headers.get("Version", "unknown")
 
 
