@@ -72,6 +72,12 @@ class MemoryPersistence(SessionPersistence):
         self._written: dict[Session, int] = {}
         for session in self.sessions.list():
             self._bind(session)
+        self.ctx.defer(self._write_all, "write live sessions")
+
+    def _write_all(self) -> None:
+        """Write what is buffered; sessions may outlive their store."""
+        for session in tuple(self._written):
+            self._write_live(session)
 
     @property
     def disk(self) -> MemoryDisk:
