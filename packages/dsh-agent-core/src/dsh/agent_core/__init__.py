@@ -1,3 +1,6 @@
-"""The spine bundle: model seam, sessions, prompt, tools, agents and the loop."""
+"""The spine bundle, and the short way from it to an agent."""
 
-__all__: list[str] = []
+from dsh.agent_core._bundle import AgentCore
+from dsh.agent_core._create import create_agent
+
+__all__ = ["AgentCore", "create_agent"]
