@@ -38,6 +38,7 @@ from dsh.session import (
     Completed,
     ContextMessage,
     PluginSource,
+    ToolCall,
     ToolResult,
 )
 from dsh.session.events import SessionEventAppended
@@ -319,6 +320,27 @@ async def test_cancelling_a_batch_keeps_what_arrived_and_answers_the_rest() -> N
         assert results_of(agent) == [("c1", None), ("c2", None), ("c3", TOOL_NOT_STARTED)]
         assert "stopped early" in str(agent.session.derive_messages())
         assert_valid_history(agent.session.derive_messages())
+
+
+# case: F-30
+@pytest.mark.parametrize(
+    ("written", "logged"),
+    [
+        ("functions.bash", "functions_bash"),
+        ("bash\n", "bash"),
+        ("bad name!", "bad_name_"),
+        ("x" * 65, "x" * 64),
+        ("w\u00f6rd", "w_rd"),
+        (" ", "unknown_tool"),
+    ],
+)
+async def test_a_name_no_provider_takes_back_is_cleaned(written: str, logged: str) -> None:
+    adapter = ScriptedAdapter([tool_call("a", written), text("ok")])
+    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+        await soon(agent.ask("x"))
+        calls = [event.data for event in agent.session.events if isinstance(event.data, ToolCall)]
+        assert [call.name for call in calls] == [logged]
+        assert_valid_request(adapter.requests[-1])
 
 
 # case: F-30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -32,6 +33,10 @@ from dsh.session import APPEND, AssistantChunk, AssistantMessage
 
 _CUT_OFF = frozenset({"max-tokens", "refusal"})
 """Finishes after which a tool call may be incomplete, so that none of the reply runs."""
+
+_NAME_LENGTH = 64
+_NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{_NAME_LENGTH}}}")
+"""Names of tools as chat-completions servers accept them."""
 
 _CHUNKS_PER_TURN = 64
 """Chunks after which other tasks get a turn, for adapters that never wait."""
@@ -172,7 +177,7 @@ class StepWork:
                 if not call_id or call_id in used:
                     call_id = _fresh(f"call_{self._turn}_{self._step}_{index}", used)
                 used.add(call_id)
-                name = block.name or "unknown_tool"
+                name = _callable_name(block.name)
                 if (call_id, name) != (block.id, block.name):
                     block = ToolCallBlock(call_id, name, block.arguments)
             blocks.append(block)
@@ -204,6 +209,17 @@ class StepWork:
 def _without_calls(message: Message) -> Message:
     kept = tuple(block for block in message.content if not isinstance(block, ToolCallBlock))
     return message if len(kept) == len(message.content) else replace(message, content=kept)
+
+
+def _callable_name(name: str) -> str:
+    """Return a name every provider takes back in the history.
+
+    Models write `functions.bash` and worse; a request that repeats such a name is refused, and
+    with it every later one.
+    """
+    if _NAME.fullmatch(name):
+        return name
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name.strip())[:_NAME_LENGTH] or "unknown_tool"
 
 
 def _used_ids(state: AgentState) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from types import TracebackType
+from typing import ClassVar
 
 from dsh.agent._agent import Agent
 from dsh.agent._types import CreateAgent, ResumeAgent
@@ -79,6 +80,8 @@ class AgentRegistry(Service, key="agents"):
     Creation is delegated to the mounted agent loop, so that plugins and embedders depend on
     this registry alone, whichever loop is installed.
     """
+
+    name: ClassVar[str] = "agents"
 
     async def start(self) -> None:
         """Begin with no agents."""

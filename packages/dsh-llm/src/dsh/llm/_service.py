@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from dsh.core import Context, Service
 from dsh.llm._adapter import LlmAdapter, ModelInfo, Problem
@@ -39,6 +40,8 @@ class LlmService(Service, key="llm"):
     A model is named `provider/model`, or by its bare id where exactly one provider declares it.
     With a registered provider in front, an id nobody declares is passed on to that provider.
     """
+
+    name: ClassVar[str] = "llm"
 
     async def start(self) -> None:
         """Begin with no adapters."""
