@@ -1,3 +1,5 @@
 """Local bash: commands as supervised child processes."""
 
-__all__: list[str] = []
+from dsh.bash_local._local import Launch, LocalBash
+
+__all__ = ["Launch", "LocalBash"]

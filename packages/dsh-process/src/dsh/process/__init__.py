@@ -1,3 +1,48 @@
-"""Supervised child processes: groups, a reaper helper, bounded output, deadlines."""
+"""Supervised child processes: no orphan, no zombie, no unbounded output.
 
-__all__: list[str] = []
+`Supervisor` starts children, `Child` is one of them, `OutputCollector` keeps what they write.
+"""
+
+from dsh.process._child import Child, ExitStatus
+from dsh.process._environment import child_environment, is_secret_name
+from dsh.process._output import CollectedOutput, OutputCollector, OutputRead
+from dsh.process._plan import Stdin, Stdout
+from dsh.process._run import CancelLike, Completed, Ending, finish
+from dsh.process._spill import SpillFile, SpillStore
+from dsh.process._streams import FdReceiveStream, FdSendStream
+from dsh.process._supervisor import Supervisor
+from dsh.process.errors import (
+    CommandCancelledError,
+    MonitorLostError,
+    ProcessError,
+    SpawnError,
+    SupervisorClosedError,
+    UnsupportedPlatformError,
+)
+
+__all__ = [
+    "CancelLike",
+    "Child",
+    "CollectedOutput",
+    "CommandCancelledError",
+    "Completed",
+    "Ending",
+    "ExitStatus",
+    "FdReceiveStream",
+    "FdSendStream",
+    "MonitorLostError",
+    "OutputCollector",
+    "OutputRead",
+    "ProcessError",
+    "SpawnError",
+    "SpillFile",
+    "SpillStore",
+    "Stdin",
+    "Stdout",
+    "Supervisor",
+    "SupervisorClosedError",
+    "UnsupportedPlatformError",
+    "child_environment",
+    "finish",
+    "is_secret_name",
+]

@@ -1,3 +1,6 @@
 """The bash tools a model calls: bash, bash_output and bash_kill."""
 
-__all__: list[str] = []
+from dsh.tool_bash._plugin import ToolBash
+from dsh.tool_bash.errors import BashToolError
+
+__all__ = ["BashToolError", "ToolBash"]
