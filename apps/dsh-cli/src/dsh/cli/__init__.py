@@ -1,3 +1,5 @@
-"""The dsh command: run an agent in a terminal."""
+"""The `dsh` command: run an agent in a terminal, and see what it is made of."""
 
-__all__: list[str] = []
+from dsh.cli._main import main
+
+__all__ = ["main"]

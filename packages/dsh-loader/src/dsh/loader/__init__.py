@@ -1,3 +1,90 @@
-"""Deployments: the configuration file, layers, seam selection and boot diagnosis."""
+"""Deployments: a data file, layered and checked, turned into a running app.
 
-__all__: list[str] = []
+`open_app` is the way in for embedders, `read_deployment` for front doors that follow a person's
+own files, `run_sync` for scripts and notebooks.
+"""
+
+from dsh.loader._app import LoadedApp, open_app
+from dsh.loader._boot import explain_choice
+from dsh.loader._deployment import Deployment, Limits, Origin, Row, compose
+from dsh.loader._interpolate import is_secret_path
+from dsh.loader._layers import (
+    Layer,
+    LayerKind,
+    RawFile,
+    file_layer,
+    installed_seam_keys,
+    mapping_layer,
+    read_file,
+    set_layer,
+    untrusted_layer,
+)
+from dsh.loader._paths import (
+    FILE_NAME,
+    find_project_file,
+    read_private,
+    state_folder,
+    user_folder,
+    write_private,
+)
+from dsh.loader._read import read_deployment
+from dsh.loader._seams import SeamChoice, choose_provider
+from dsh.loader._show import render_deployment
+from dsh.loader._sync import run_sync
+from dsh.loader._trust import TrustRecord, TrustStore
+from dsh.loader._yaml import parse_yaml
+from dsh.loader.errors import (
+    BootError,
+    ConfigFileError,
+    ConfigKeyError,
+    InterpolationError,
+    PluginNameError,
+    Problem,
+    RowError,
+    SeamError,
+    StateFileError,
+)
+
+__all__ = [
+    "FILE_NAME",
+    "BootError",
+    "ConfigFileError",
+    "ConfigKeyError",
+    "Deployment",
+    "InterpolationError",
+    "Layer",
+    "LayerKind",
+    "Limits",
+    "LoadedApp",
+    "Origin",
+    "PluginNameError",
+    "Problem",
+    "RawFile",
+    "Row",
+    "RowError",
+    "SeamChoice",
+    "SeamError",
+    "StateFileError",
+    "TrustRecord",
+    "TrustStore",
+    "choose_provider",
+    "compose",
+    "explain_choice",
+    "file_layer",
+    "find_project_file",
+    "installed_seam_keys",
+    "is_secret_path",
+    "mapping_layer",
+    "open_app",
+    "parse_yaml",
+    "read_deployment",
+    "read_file",
+    "read_private",
+    "render_deployment",
+    "run_sync",
+    "set_layer",
+    "state_folder",
+    "untrusted_layer",
+    "user_folder",
+    "write_private",
+]

@@ -1,0 +1,69 @@
+"""API keys that `dsh login` keeps: one file per provider, readable by its owner alone."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from dsh.cli._exits import UsageError
+from dsh.core import secrets
+from dsh.loader import StateFileError, read_private, user_folder, write_private
+
+_PROVIDER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def key_file(provider: str) -> Path | None:
+    """Return where a provider's key is kept; `None` where the user has no home.
+
+    Raises:
+        UsageError: That cannot be the name of a provider.
+    """
+    if not _PROVIDER.fullmatch(provider):
+        raise UsageError(f"{provider!r} is no name of a provider", hint="for example: deepseek")
+    folder = user_folder()
+    return None if folder is None else folder / "keys" / provider
+
+
+def has_stored_key(provider: str) -> bool:
+    """Whether a key of the provider is kept.
+
+    Raises:
+        StateFileError: The file exists and cannot be read.
+    """
+    path = key_file(provider)
+    data = None if path is None else read_private(path)
+    return bool(data and data.strip())
+
+
+def store_key(provider: str, key: str) -> Path:
+    """Keep a provider's key and return the file.
+
+    Raises:
+        StateFileError: The file cannot be written.
+    """
+    path = key_file(provider)
+    if path is None:
+        raise StateFileError("there is no home folder to keep keys in", hint="set HOME or DSH_HOME")
+    secrets.add(key)
+    write_private(path, key.encode() + b"\n")
+    return path
+
+
+def remove_key(provider: str) -> bool:
+    """Forget a provider's key; returns whether there was one.
+
+    Raises:
+        StateFileError: The file cannot be removed.
+    """
+    path = key_file(provider)
+    if path is None:
+        return False
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StateFileError(f"{path}: cannot be removed: {error.strerror}") from error
+    return True

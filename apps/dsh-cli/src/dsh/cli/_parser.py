@@ -1,0 +1,267 @@
+"""The command line, as argparse sees it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NoReturn
+
+from dsh.cli._exits import UsageError
+from dsh.cli._out import stdout
+
+Command = Callable[[argparse.Namespace], int]
+
+BUILT_IN: Final = ("run", "demo", "doctor", "config", "plugins", "login", "trust", "completion")
+"""Commands that need no look at what else is installed."""
+
+_DESCRIPTION: Final = "Run an agent in a terminal, and see what it is made of."
+_EXIT_CODES: Final = """\
+exit codes: 0 completed, 1 error, 2 usage or configuration, 3 a limit was reached,
+4 refused or blocked by policy, 130 interrupted, 141 output closed, 143 terminated
+"""
+_EXAMPLES: Final = """\
+examples:
+  dsh demo                                  see it work: no key, no network
+  dsh login                                 keep an API key
+  dsh run "make the failing test pass"      let the agent do a task here
+  git diff | dsh run - --quiet              the task comes from standard input
+"""
+
+
+_FILES: Final = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
+_FOLDERS: Final = {"bash": "_shtab_compgen_dirs", "zsh": "_files -/", "tcsh": "d"}
+"""What a shell offers for an option's value, in the terms of shtab."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are exceptions, so that they can be told in more than one way."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the command line.
+
+        Raises:
+            UsageError: Always.
+        """
+        raise UsageError(message, hint=f"see {self.prog} --help")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # help goes the way of all output, so that a closed pipe stays quiet
+        if message:
+            stdout().line(message.rstrip("\n"))
+
+
+class SubParser(Parser):
+    """The parser of one command."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        options.setdefault("allow_abbrev", False)
+        super().__init__(**options)
+
+
+def build_parser(load: Callable[[str], Command], extra: Iterable[Any] = ()) -> Parser:
+    """Return the parser of the whole command.
+
+    Args:
+        load: Returns the function of a built-in command by its name, without importing it yet.
+        extra: Functions of installed wheels that add commands, given the sub-parsers.
+    """
+    parser = Parser(
+        prog="dsh",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    commands: Any = parser.add_subparsers(
+        dest="command", metavar="COMMAND", parser_class=SubParser, title="commands"
+    )
+    _run(commands, load("run"))
+    _demo(commands, load("demo"))
+    _doctor(commands, load("doctor"))
+    _config(commands, load("config"))
+    _plugins(commands, load("plugins"))
+    _login(commands, load("login"))
+    _trust(commands, load("trust"))
+    _completion(commands, load("completion"))
+    for register in extra:
+        register(commands)
+    return parser
+
+
+def _run(commands: Any, command: Command) -> None:
+    parser = commands.add_parser(
+        "run",
+        help="give the agent a task and wait for the answer",
+        description="Give the agent a task. The answer goes to standard output as it comes;\n"
+        "what the agent does is shown on standard error.",
+        epilog=_EXIT_CODES,
+    )
+    parser.add_argument(
+        "task",
+        nargs="*",
+        metavar="TASK",
+        help="what to do; `-`, or nothing when standard input is not a terminal, reads it there",
+    )
+    parser.add_argument("--model", metavar="NAME", help="provider/model, or a model's bare name")
+    parser.add_argument("--effort", metavar="LEVEL", help="how hard the model shall think")
+    _deployment_options(parser)
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "--json", action="store_true", help="print one JSON event a line, and nothing else"
+    )
+    output.add_argument("--quiet", action="store_true", help="do not show tool calls")
+    schema = output.add_argument(
+        "--output-schema",
+        metavar="FILE",
+        help="a JSON Schema the answer must fit; only the checked JSON is printed",
+    )
+    message = output.add_argument(
+        "--output-last-message", metavar="FILE", help="also write the final answer to a file"
+    )
+    _completes(schema, _FILES)
+    _completes(message, _FILES)
+    limits = parser.add_argument_group("limits")
+    limits.add_argument("--max-steps", metavar="N", type=_count, help="model requests")
+    limits.add_argument(
+        "--max-tokens", metavar="N", type=_count, help="output tokens of one model request"
+    )
+    limits.add_argument(
+        "--max-turn-tokens", metavar="N", type=_count, help="output tokens of the whole task"
+    )
+    limits.add_argument("--timeout", metavar="TIME", type=_duration, help="seconds, or 90s, 5m, 1h")
+    parser.set_defaults(run=command)
+
+
+def _demo(commands: Any, command: Command) -> None:
+    parser = commands.add_parser(
+        "demo",
+        help="watch a scripted model repair a small project; no key, no network",
+        description="Repair a small broken project in a temporary folder. The model is scripted\n"
+        "and served on this machine; everything else is the real thing.",
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the temporary folder")
+    parser.set_defaults(run=command)
+
+
+def _doctor(commands: Any, command: Command) -> None:
+    parser = commands.add_parser(
+        "doctor",
+        help="say what is installed, what is used and why, and what is missing",
+        description="Say what is installed, which provider each service uses and why, where\n"
+        "settings and keys come from, and what is missing. Exit code 1 if something is.",
+    )
+    _deployment_options(parser)
+    parser.add_argument("--model", metavar="NAME", help="the model to check")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=command)
+
+
+def _config(commands: Any, command: Command) -> None:
+    parser = commands.add_parser("config", help="show the settings in effect")
+    actions = parser.add_subparsers(
+        dest="action", metavar="ACTION", parser_class=SubParser, title="actions"
+    )
+    show = actions.add_parser(
+        "show",
+        help="print the merged settings with the origin of each",
+        description="Print the merged settings as YAML, with the origin of each as a comment.\n"
+        "Expressions are shown as written and secrets are masked. Nothing is loaded.",
+    )
+    _deployment_options(show)
+    show.add_argument(
+        "--defaults", action="store_true", help="only what dsh ships; no file is read"
+    )
+    parser.set_defaults(run=command)
+
+
+def _plugins(commands: Any, command: Command) -> None:
+    parser = commands.add_parser(
+        "plugins",
+        help="list the installed plugins",
+        description="List the installed plugins, the wheel each comes from, the service it\n"
+        "provides, and whether the settings in effect use it. Nothing is loaded.",
+    )
+    _deployment_options(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    parser.set_defaults(run=command)
+
+
+def _login(commands: Any, command: Command) -> None:
+    parser = commands.add_parser(
+        "login",
+        help="keep an API key in your own folder",
+        description="Keep an API key in your own folder, readable by you alone. It is asked for,\n"
+        "or read from standard input if that is no terminal. A key in the environment wins.",
+    )
+    parser.add_argument(
+        "provider", nargs="?", default="deepseek", metavar="PROVIDER", help="default: deepseek"
+    )
+    parser.add_argument("--remove", action="store_true", help="forget the key")
+    parser.set_defaults(run=command)
+
+
+def _trust(commands: Any, command: Command) -> None:
+    parser = commands.add_parser(
+        "trust",
+        help="let a project's dsh.yaml take full effect",
+        description="Vouch for a project's dsh.yaml as it is now. A changed file must be\n"
+        "trusted again. Read the file first: it can load code and name endpoints.",
+    )
+    parser.add_argument(
+        "path", nargs="?", metavar="PATH", help="a file or a folder; default: this project"
+    )
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--revoke", action="store_true", help="no longer trust it")
+    action.add_argument("--list", action="store_true", help="list what is trusted")
+    parser.set_defaults(run=command)
+
+
+def _completion(commands: Any, command: Command) -> None:
+    parser = commands.add_parser(
+        "completion",
+        help="print a completion script for a shell",
+        description="Print a completion script. For bash, for example:\n"
+        '  eval "$(dsh completion bash)"',
+    )
+    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "tcsh"))
+    parser.set_defaults(run=command)
+
+
+def _deployment_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("settings")
+    _completes(group.add_argument("--cwd", metavar="DIR", help="the folder to work in"), _FOLDERS)
+    _completes(
+        group.add_argument("--config", metavar="FILE", help="one more settings file"), _FILES
+    )
+    group.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        dest="sets",
+        help="one setting, for example bash.timeout_ms=5000; may be repeated",
+    )
+
+
+def _completes(action: Any, what: dict[str, str]) -> None:
+    action.complete = what
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not text.isascii() or len(text) > 15 or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return int(text)
+
+
+def _duration(text: str) -> float:
+    factors = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, factor = (text[:-1], factors[text[-1]]) if text[-1:] in factors else (text, 1.0)
+    try:
+        seconds = float(number) * factor
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; write 90, 90s, 5m or 1h")
+    return seconds

@@ -1,0 +1,343 @@
+"""Bringing a deployment to life: import everything, check everything, mount, settle, diagnose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final, cast
+
+from dsh.core import App, DshError, Mount, MountState, PluginLike, PluginLoadError
+from dsh.core.json import JsonObject
+from dsh.loader._deployment import Deployment, Row
+from dsh.loader._layers import Layer, LayerKind
+from dsh.loader._plugins import check_bundle, check_config, load_plugin
+from dsh.loader._seams import (
+    Defaults,
+    SeamChoice,
+    candidates_for,
+    choose_provider,
+    find_provider,
+    installed_defaults,
+    no_provider,
+    provider_config,
+    short_name,
+)
+from dsh.loader._yaml import KeyPath
+from dsh.loader.errors import BootError, Problem, RowError, SeamError, deepest_cause
+
+_SPINE_KEYS: Final = frozenset(
+    {"agent_loop", "agents", "invariants", "llm", "sessions", "system_prompt", "tools"}
+)
+
+
+class Boot:
+    """One start of a deployment in an app that has been entered and is empty.
+
+    Args:
+        app: Where to mount.
+        deployment: What to mount.
+        extra: Plugins given as objects, with their settings, mounted after the rows.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        deployment: Deployment,
+        extra: Iterable[tuple[PluginLike, object]] = (),
+    ) -> None:
+        self._app = app
+        self._deployment = deployment
+        self._extra = tuple(extra)
+        self._defaults: tuple[Defaults, ...] | None = None
+        self.rows: dict[str, Mount] = {}
+        """The mount of each row, of the bundle and of each chosen provider, by name."""
+        self.seams: dict[str, SeamChoice] = {}
+        """The provider chosen for each service key that needed one."""
+
+    async def run(self) -> None:
+        """Mount everything and wait until it is active.
+
+        Raises:
+            PluginNameError: A row names a plugin that is not installed.
+            RowError: A plugin could not be imported.
+            ConfigKeyError: A setting is unknown or does not fit.
+            SeamError: Several providers of a service are equally good, or the named one is absent.
+            BootError: Something did not become active; says what and why.
+        """
+        for row, plugin, path_of in self._loaded():
+            self._mount(row.id, plugin, row.config, path_of)
+        for plugin, config in self._extra:
+            mount = self._app.mount(plugin, config)
+            self.rows.setdefault(mount.name, mount)
+        for key in self._deployment.seams:
+            self._provide(key)
+        await self._settle()
+        while self._provide_missing():
+            await self._settle()
+        self._check_unused_sections()
+        if self._app.root.ending:
+            return  # a plugin closed the app while it started, which is its right
+        problems = self._audit()
+        if problems:
+            raise BootError(problems)
+
+    # -- importing and mounting --------------------------------------------------------------
+
+    def _loaded(self) -> list[tuple[Row, PluginLike, _PathOf]]:
+        """Import every enabled row before any of them starts."""
+        loaded: list[tuple[Row, PluginLike, _PathOf]] = []
+        failures: list[tuple[Row, DshError]] = []
+        for row, base in self._wanted():
+            try:
+                plugin = load_plugin(row)
+            except DshError as error:
+                failures.append((row, error))
+            else:
+                loaded.append((row, plugin, self._path_of(base)))
+        if len(failures) == 1:
+            raise failures[0][1]
+        if failures:
+            raise BootError(
+                [Problem(row.id, "failed", str(error), error) for row, error in failures]
+            )
+        for row, plugin, path_of in loaded:
+            check_config(plugin, row.config, path_of)
+        return loaded
+
+    def _wanted(self) -> Iterable[tuple[Row, KeyPath]]:
+        rows = self._deployment.rows
+        bundle = self._deployment.bundle
+        if bundle is not None and all(row.use != bundle for row in rows):
+            origin = self._deployment.origins.get(("bundle",))
+            layer = origin.layer if origin is not None else _BUILT_IN
+            check_bundle(bundle, layer.where(("bundle",)))
+            yield Row(bundle, bundle, self._deployment.agent, False, layer), ("agent",)
+        for row in rows:
+            if not row.disabled:
+                yield self._with_section(row), ("plugins", row.id, "config")
+
+    def _with_section(self, row: Row) -> Row:
+        """Lay the settings of a row over the section of the service key it provides, if any."""
+        for key in self._deployment.data:
+            points = candidates_for(key)
+            if any(point.name == row.use for point in points):
+                section = provider_config(key, self._deployment.section(key), row.use, points)
+                return Row(row.id, row.use, {**section, **row.config}, row.disabled, row.layer)
+        return row
+
+    def _mount(self, name: str, plugin: PluginLike, config: JsonObject, path_of: _PathOf) -> Mount:
+        try:
+            mount = self._app.mount(plugin, config)
+        except TypeError as error:
+            where, _ = path_of(())
+            raise RowError("import", name, where, str(error)) from error
+        mount.name = name
+        self.rows[name] = mount
+        return mount
+
+    def _path_of(self, base: KeyPath) -> _PathOf:
+        def path_of(location: KeyPath) -> tuple[str, str]:
+            path = (*base, *location)
+            return self._deployment.where(path), ".".join(path)
+
+        return path_of
+
+    # -- seams -------------------------------------------------------------------------------
+
+    def _provide_missing(self) -> bool:
+        """Mount a provider for each service key that something waits for; tell if any was."""
+        before = len(self.seams)
+        for mount in self._app.mounts:
+            if mount.state is not MountState.PENDING:
+                continue
+            for key in mount.missing():
+                if key not in self.seams and not self._is_offered(key) and candidates_for(key):
+                    self._provide(key)
+        return len(self.seams) > before
+
+    def _is_offered(self, key: str) -> bool:
+        """Whether something mounted will provide `key` once it is active."""
+        return any(
+            getattr(mount.definition.target, "service_key", None) == key
+            or any(registration.impl.key == key for registration in mount.impls)
+            for mount in self._app.mounts
+        )
+
+    def _choose(self, key: str) -> SeamChoice:
+        deployment = self._deployment
+        return choose_provider(
+            key,
+            named=deployment.seams.get(key),
+            where=deployment.where(("seams", key)),
+            app=deployment.app,
+            bundle=deployment.bundle,
+            defaults=self._all_defaults(),
+        )
+
+    def _provide(self, key: str) -> None:
+        deployment = self._deployment
+        choice = self.seams[key] = self._choose(key)
+        if self._is_offered(key):
+            return  # a row of the deployment provides it already
+        provider = choice.provider
+        section = deployment.section(key)
+        config = provider_config(key, section, provider.name, choice.candidates)
+        where = deployment.where((key,) if section else ("seams", key))
+        try:
+            plugin = cast("PluginLike", provider.load())
+        except PluginLoadError as error:
+            raise RowError("import", provider.name, where, error.message, hint=error.hint) from (
+                error.__cause__ or error
+            )
+        path_of = self._section_path_of(key, provider.name, section)
+        check_config(plugin, config, path_of)
+        self._mount(provider.name, plugin, config, path_of)
+
+    def _check_unused_sections(self) -> None:
+        """Check the settings of services nobody asked for, so that a slip is told all the same."""
+        for key in self._deployment.data:
+            if not candidates_for(key) or key in self.seams or self._is_offered(key):
+                continue
+            with suppress(SeamError, PluginLoadError):
+                choice = self._choose(key)
+                section = self._deployment.section(key)
+                name = choice.provider.name
+                config = provider_config(key, section, name, choice.candidates)
+                plugin = cast("PluginLike", choice.provider.load())
+                check_config(plugin, config, self._section_path_of(key, name, section))
+
+    def _section_path_of(self, key: str, provider: str, section: JsonObject) -> _PathOf:
+        def path_of(location: KeyPath) -> tuple[str, str]:
+            for name in (provider, short_name(key, provider)):
+                own = section.get(name)
+                if isinstance(own, dict) and location and location[0] in own:
+                    path = (key, name, *location)
+                    break
+            else:
+                path = (key, *location)
+            return self._deployment.where(path), ".".join(path)
+
+        return path_of
+
+    def _all_defaults(self) -> tuple[Defaults, ...]:
+        if self._defaults is None:
+            self._defaults = installed_defaults()
+        return self._defaults
+
+    # -- settling and diagnosis --------------------------------------------------------------
+
+    async def _settle(self) -> None:
+        while True:
+            busy = [mount for mount in self._app.mounts if mount.busy]
+            if not busy:
+                return
+            for mount in busy:
+                with suppress(Exception):  # the audit tells it, with all the others
+                    await mount.settled()
+
+    def _audit(self) -> list[Problem]:
+        failed: list[Problem] = []
+        pending: list[Problem] = []
+        for mount in self._app.mounts:
+            if mount.definition.target is None or mount.state is MountState.ACTIVE:
+                continue
+            if mount.state is MountState.FAILED:
+                failed.append(
+                    Problem(self._name_of(mount), "failed", _told(mount.error), mount.error)
+                )
+            elif mount.state is MountState.PENDING:
+                pending.append(Problem(self._name_of(mount), "pending", self._waiting(mount)))
+            else:
+                pending.append(
+                    Problem(self._name_of(mount), "missing", f"is still {mount.state.value}")
+                )
+        gone = [
+            Problem(name, "missing", "was disposed while the app started")
+            for name, mount in self.rows.items()
+            if mount.state is MountState.DISPOSED
+        ]
+        return [*failed, *gone, *pending]
+
+    def _name_of(self, mount: Mount) -> str:
+        for name, row in self.rows.items():
+            if row is mount:
+                return name
+            if row.owns(mount):
+                return f"{name} > {mount.name}"
+        return mount.name
+
+    def _waiting(self, mount: Mount) -> str:
+        missing = mount.missing()
+        if not missing:
+            return "pending, although nothing is missing"
+        told = [f"{key!r} ({self._who_provides(key, mount)})" for key in missing]
+        noun = "service" if len(told) == 1 else "services"
+        text = f"waits for the {noun} " + ", ".join(told)
+        for cycle in self._app.explain().cycles:
+            if mount.name in cycle:
+                ring = " -> ".join((*cycle, cycle[0]))
+                return f"{text}; a cycle: {ring}"
+        return text
+
+    def _who_provides(self, key: str, waiting: Mount) -> str:
+        for mount in self._app.mounts:
+            declared = getattr(mount.definition.target, "service_key", None) == key
+            if mount is not waiting and (declared or any(r.impl.key == key for r in mount.impls)):
+                return f"{self._name_of(mount)} would provide it but is {mount.state.value}"
+        if key in _SPINE_KEYS:
+            return "the bundle agent-core provides it; set bundle: agent-core"
+        points = candidates_for(key)
+        if points:
+            names = ", ".join(f"{point.name} from {point.dist_name}" for point in points)
+            return f"installed, but out of its reach: {names}"
+        error = no_provider(
+            key, self._all_defaults(), app=self._deployment.app, bundle=self._deployment.bundle
+        )
+        return f"nothing installed provides it; {error.hint}"
+
+
+def explain_choice(deployment: Deployment, key: str) -> SeamChoice:
+    """Return which provider `deployment` would use for a service key, without importing it.
+
+    Raises:
+        SeamError: Nothing serves the key, or several do equally well.
+    """
+    row = next((r for r in deployment.rows if find_provider(key, r.use, candidates_for(key))), None)
+    if row is not None and not row.disabled:
+        points = candidates_for(key)
+        point = find_provider(key, row.use, points)
+        assert point is not None  # the row was found by it
+        return SeamChoice(key, point, "named", f"a row in {row.where}", points)
+    return choose_provider(
+        key,
+        named=deployment.seams.get(key),
+        where=deployment.where(("seams", key)),
+        app=deployment.app,
+        bundle=deployment.bundle,
+    )
+
+
+_PathOf = Callable[[KeyPath], tuple[str, str]]
+_BUILT_IN: Final = Layer(LayerKind.DEFAULTS, "the loader's defaults", {})
+
+
+def _told(error: BaseException | None) -> str:
+    if error is None:
+        return "failed without saying why"
+    if isinstance(error, DshError):
+        return str(error)
+    cause = deepest_cause(error)
+    text = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
+    place = _place(cause)
+    return f"{text} ({place})" if place else text
+
+
+def _place(error: BaseException) -> str:
+    """Return where an error was raised, as `file:line in function`."""
+    trace = error.__traceback__
+    if trace is None:
+        return ""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    return f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"

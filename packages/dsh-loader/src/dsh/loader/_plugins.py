@@ -1,0 +1,221 @@
+"""From the name in a row to the plugin object, and from its settings to a checked config."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, cast
+
+from dsh.core import Plugin, PluginLike, PluginLoadError, entry_points
+from dsh.core.json import JsonObject
+from dsh.loader._deployment import Row
+from dsh.loader._suggest import did_you_mean, nearest
+from dsh.loader._yaml import KeyPath
+from dsh.loader.errors import ConfigKeyError, PluginNameError, RowError
+
+PLUGIN_GROUP: Final = "dsh.plugins"
+_FIRST_PARTY: Final = frozenset(
+    {"agent-core", "bash-local", "invariants", "llm-deepseek", "llm-replay", "tool-bash"}
+)
+"""Plugins whose wheel is called `dsh-` and their name; of others nobody knows the wheel."""
+
+
+def load_plugin(row: Row) -> PluginLike:
+    """Import the plugin of a row.
+
+    Raises:
+        PluginNameError: Nothing installed has that name, or the layer may not name a file.
+        RowError: Stage `import`: the code raised, or holds no plugin.
+    """
+    use = row.use
+    if use.startswith((".", "/", "~")) or use.partition(":")[0].endswith(".py"):
+        return _from_file(row)
+    if ":" in use:
+        return _from_module(row)
+    return _from_entry_point(row)
+
+
+def _from_entry_point(row: Row) -> PluginLike:
+    for point in entry_points(PLUGIN_GROUP):
+        if point.name == row.use:
+            try:
+                return cast("PluginLike", point.load())
+            except PluginLoadError as error:
+                raise RowError("import", row.id, row.where, error.message, hint=error.hint) from (
+                    error.__cause__ or error
+                )
+    raise unknown_plugin(row.use, f"{row.where}: plugins.{row.id}")
+
+
+def unknown_plugin(name: str, where: str) -> PluginNameError:
+    """Describe a plugin name that nothing installed offers."""
+    if name in _FIRST_PARTY:
+        return PluginNameError(
+            f"{where}: the plugin {name!r} is not installed", hint=f"install dsh-{name}"
+        )
+    installed = [point.name for point in entry_points(PLUGIN_GROUP)]
+    close = nearest(name, installed)
+    hint = f"did you mean {close!r}?" if close else "`dsh plugins` lists what is installed"
+    return PluginNameError(f"{where}: no installed plugin is called {name!r}", hint=hint)
+
+
+def check_bundle(name: str, where: str) -> None:
+    """Refuse a bundle that nothing installed offers.
+
+    Raises:
+        PluginNameError: Names the wheel to install.
+    """
+    if ":" in name or any(point.name == name for point in entry_points(PLUGIN_GROUP)):
+        return
+    raise PluginNameError(
+        f"{where}: no installed bundle is called {name!r}",
+        hint=f"install dsh-{name}" if name in _FIRST_PARTY else "set bundle: agent-core",
+    )
+
+
+def _from_module(row: Row) -> PluginLike:
+    # only rows of this kind need it
+    from importlib import import_module
+
+    name, _, attribute = row.use.partition(":")
+    try:
+        target: Any = import_module(name)
+        for part in attribute.split("."):
+            target = getattr(target, part)
+    except Exception as error:
+        raise RowError(
+            "import", row.id, row.where, f"{row.use} did not load: {_told(error)}"
+        ) from error
+    return cast("PluginLike", target)
+
+
+def _from_file(row: Row) -> PluginLike:
+    if not row.layer.kind.may_name_files:
+        raise PluginNameError(
+            f"{row.where}: plugins.{row.id}: a {row.layer.kind.value} layer may not load "
+            f"the file {row.use}",
+            hint="name it in your own dsh.yaml or in a file given with --config",
+        )
+    location, _, attribute = row.use.partition(":")
+    file = (row.layer.folder / Path(location).expanduser()).absolute()
+    if not file.is_file():
+        raise PluginNameError(f"{row.where}: plugins.{row.id}: there is no file {file}")
+    module = _load_file(row, file)
+    if attribute:
+        found = getattr(module, attribute, None)
+        if found is None:
+            raise RowError("import", row.id, row.where, f"{file} has no {attribute!r}")
+        return cast("PluginLike", found)
+    return _only_plugin(row, file, module)
+
+
+def _load_file(row: Row, file: Path) -> ModuleType:
+    from hashlib import sha256
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    name = f"dsh_file_{file.stem}_{sha256(str(file).encode()).hexdigest()[:12]}"
+    spec = spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise RowError("import", row.id, row.where, f"{file} is no Python file")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise RowError(
+            "import", row.id, row.where, f"{file} did not load: {_told(error)}"
+        ) from error
+    return module
+
+
+def _only_plugin(row: Row, file: Path, module: ModuleType) -> PluginLike:
+    own = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, Plugin)
+        and value.__module__ == module.__name__
+    ]
+    if len(own) == 1:
+        return own[0]
+    apply = getattr(module, "apply", None)
+    if not own and callable(apply):
+        return cast("PluginLike", apply)
+    detail = (
+        f"{file} has neither a Plugin class nor an apply(ctx, config) function"
+        if not own
+        else f"{file} has several plugins: {', '.join(cls.__name__ for cls in own)}"
+    )
+    raise RowError("import", row.id, row.where, detail, hint=f"write use: {row.use}:NAME")
+
+
+def check_config(
+    plugin: PluginLike, config: JsonObject, path_of: Callable[[KeyPath], tuple[str, str]]
+) -> None:
+    """Check the settings of a plugin against its `Config` before anything starts.
+
+    Args:
+        plugin: The plugin.
+        config: Its settings.
+        path_of: Maps a path inside the settings to where it is written and its dotted path.
+
+    Raises:
+        ConfigKeyError: Names the first field that is unknown or does not fit.
+    """
+    model: Any = getattr(plugin, "Config", None)
+    if model is None:
+        if isinstance(plugin, type) and config:
+            first = next(iter(config))
+            where, path = path_of((first,))
+            raise ConfigKeyError(where, path, "this plugin takes no settings")
+        return
+    # pydantic is loaded by whoever defined the model
+    from pydantic import ValidationError
+
+    try:
+        model.model_validate(config)
+    except ValidationError as error:
+        raise _first_issue(model, error, path_of) from error
+
+
+def _first_issue(
+    model: Any, error: Any, path_of: Callable[[KeyPath], tuple[str, str]]
+) -> ConfigKeyError:
+    issues: list[Mapping[str, Any]] = error.errors(include_url=False, include_input=False)
+    # an unknown field explains a missing one beside it, so it is told first
+    issue = min(issues, key=lambda item: item["type"] != "extra_forbidden")
+    location = tuple(str(part) for part in issue["loc"])
+    where, path = path_of(location)
+    hint: str | None = None
+    if issue["type"] == "extra_forbidden":
+        detail = "unknown field"
+        hint = did_you_mean(location[-1], _fields_at(model, location[:-1]), what="fields here")
+    else:
+        detail = str(issue["msg"])
+        if len(issues) > 1:
+            detail += f" (and {len(issues) - 1} more)"
+    return ConfigKeyError(where, path, detail, hint=hint)
+
+
+def _fields_at(model: Any, location: KeyPath) -> Iterable[str]:
+    """Return the field names of the model that sits at `location`, or nothing if unsure."""
+    for part in location:
+        field = getattr(model, "model_fields", {}).get(part)
+        model = None if field is None else _model_in(field.annotation)
+        if model is None:
+            return ()
+    return tuple(getattr(model, "model_fields", {}))
+
+
+def _model_in(annotation: Any) -> Any:
+    from typing import get_args
+
+    options = (annotation, *get_args(annotation))
+    return next((item for item in options if hasattr(item, "model_fields")), None)
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
