@@ -4,22 +4,26 @@
 it covers with a comment above it, `# case: EF-07`. The evidence column is either the tests found
 (written by `--write`, checked here) or a reason: `void: ...` or `later: ...`.
 
-Usage: `python scripts/check_conformance.py [--write]`.
+Usage: `python scripts/check_conformance.py [--write] [ROOT]`.
 """
 
 from __future__ import annotations
 
+import argparse
+import ast
+import io
 import re
 import sys
+import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLE = ROOT / "tests" / "conformance.md"
+TABLE = Path("tests", "conformance.md")
 _ROW = re.compile(r"^\| (?P<id>[^|]+?) \| (?P<text>[^|]+?) \|(?P<evidence>[^|]*)\|$")
-_CASE = re.compile(r"^\s*# case: (?P<ids>.+)$")
-_TEST = re.compile(r"^\s*(?:async )?def (?P<name>test_\w+)")
+_MARK = "# case: "
 _SHOWN = 3
 
 
@@ -36,6 +40,15 @@ class Row:
     def reason(self) -> str | None:
         """Why there is no test, if the row says so."""
         return self.evidence if re.match(r"(void|later): \S", self.evidence) else None
+
+
+class Span(NamedTuple):
+    """Where a test, or a class of tests, stands in its file."""
+
+    start: int
+    end: int
+    name: str
+    is_function: bool
 
 
 def read_table(lines: list[str]) -> list[Row]:
@@ -59,23 +72,38 @@ def tests_by_case(root: Path) -> dict[str, list[str]]:
 
 
 def _cases_of(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield `(case, test)`; the comment stands above the test, or inside it."""
-    pending: list[str] = []
-    current, depth = "", -1
-    for line in path.read_text(encoding="utf-8").splitlines():
-        indent = len(line) - len(line.lstrip())
-        case = _CASE.match(line)
-        if case:
-            ids = [item.strip() for item in case["ids"].split(",")]
-            if current and indent > depth:
-                yield from ((item, current) for item in ids)
-            else:
-                pending += ids
-        test = _TEST.match(line)
-        if test:
-            current, depth = test["name"], indent
-            yield from ((item, current) for item in pending)
-            pending = []
+    """Yield `(case, test)`; the comment stands inside the test, or above it.
+
+    In a test class that only inherits its tests, the class is the test.
+    """
+    source = path.read_text(encoding="utf-8")
+    if _MARK not in source:
+        return
+    tests = sorted(_spans(ast.parse(source)))
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and token.string.startswith(_MARK):
+            name = _test_at(token.start[0], tests)
+            for case in token.string.removeprefix(_MARK).split(","):
+                yield case.strip(), name
+
+
+def _test_at(line: int, spans: list[Span]) -> str:
+    around = next((span for span in reversed(spans) if span.start <= line <= span.end), None)
+    below = next((span for span in spans if span.start > line), None)
+    if around and (around.is_function or below is None or below.start > around.end):
+        return around.name
+    return below.name if below else ""
+
+
+def _spans(tree: ast.Module) -> Iterator[Span]:
+    """Yield the lines of every test and test class, decorators included."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        is_function = not isinstance(node, ast.ClassDef)
+        if node.name.startswith("test_" if is_function else "Test"):
+            start = min((node.lineno, *(item.lineno for item in node.decorator_list)))
+            yield Span(start, node.end_lineno or start, node.name, is_function)
 
 
 def evidence_of(tests: list[str]) -> str:
@@ -101,6 +129,10 @@ def problems(rows: list[Row], cases: dict[str, list[str]]) -> Iterator[str]:
             yield f"{where} has neither a test nor a reason (void: ..., later: ...)"
         elif row.evidence != evidence_of(tests):
             yield f"{where} names other tests than there are; run with --write"
+    for case, tests in sorted(cases.items()):
+        for test in tests:
+            if test.endswith("::"):
+                yield f"{test.removesuffix('::')} names case {case} where no test follows"
     for case in sorted(set(cases) - seen):
         yield f"{cases[case][0]} names case {case}, which tests/conformance.md does not list"
 
@@ -114,14 +146,19 @@ def write(lines: list[str], rows: list[Row], cases: dict[str, list[str]]) -> str
     return "\n".join(lines) + "\n"
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Check the table, or write its evidence."""
-    lines = TABLE.read_text(encoding="utf-8").splitlines()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("root", nargs="?", type=Path, default=ROOT)
+    parser.add_argument("--write", action="store_true", help="fill in the evidence of tested cases")
+    args = parser.parse_args(arguments)
+    table: Path = args.root / TABLE
+    lines = table.read_text(encoding="utf-8").splitlines()
     rows = read_table(lines)
-    cases = tests_by_case(ROOT)
-    if "--write" in sys.argv[1:]:
-        TABLE.write_text(write(lines, rows, cases), encoding="utf-8")
-        rows = read_table(TABLE.read_text(encoding="utf-8").splitlines())
+    cases = tests_by_case(args.root)
+    if args.write:
+        table.write_text(write(lines, rows, cases), encoding="utf-8")
+        rows = read_table(table.read_text(encoding="utf-8").splitlines())
     found = list(problems(rows, cases))
     for problem in found:
         sys.stdout.write(f"{problem}\n")

@@ -4,11 +4,12 @@ The `python` blocks of a README or of a page in `docs/` run one after the other 
 a temporary folder, without a key; a block marked `python no-run` is only compiled. Every relative
 link and anchor resolves.
 
-Usage: `python scripts/check_docs.py [FILE ...]`.
+Usage: `python scripts/check_docs.py [--root ROOT] [--limit SECONDS] [FILE ...]`.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
@@ -17,10 +18,12 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TIMEOUT_S = 60
+LIMIT_S = 60.0
+"""Seconds that the examples of one page may take."""
 _PRIVATE = ("DSH_", "DEEPSEEK_")
 _RUNNER = """\
 import sys, types
@@ -65,7 +68,7 @@ def blocks(path: Path) -> Iterator[Block]:
             yield Block(path, line, found["code"], "no-run" not in words)
 
 
-def check_blocks(every: list[Block]) -> str | None:
+def check_blocks(every: list[Block], limit_s: float = LIMIT_S) -> str | None:
     """Compile the blocks of one page and run them in order; return what went wrong."""
     for block in every:
         try:
@@ -85,12 +88,12 @@ def check_blocks(every: list[Block]) -> str | None:
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=TIMEOUT_S,
+                timeout=limit_s,
                 stdin=subprocess.DEVNULL,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return f"{every[0].path}: its examples still run after {TIMEOUT_S} s"
+            return f"{every[0].path}: its examples still run after {limit_s:g} s"
     if done.returncode != 0:
         return f"{every[0].path}: its examples exit {done.returncode}\n{done.stdout}{done.stderr}"
     return None
@@ -117,13 +120,19 @@ def check_links(path: Path) -> Iterator[str]:
             yield f"{path}: link to {found['target']}, which has no such heading"
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Check the pages named, or all."""
-    chosen = [Path(name).resolve() for name in sys.argv[1:]] or pages(ROOT)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE")
+    parser.add_argument("--root", type=Path, default=ROOT)
+    parser.add_argument("--limit", type=float, default=LIMIT_S, metavar="SECONDS")
+    args = parser.parse_args(arguments)
+    chosen = [path.resolve() for path in args.files] or pages(args.root)
     found = [problem for path in chosen for problem in check_links(path)]
     grouped = [list(blocks(path)) for path in chosen]
     with ThreadPoolExecutor(max_workers=2) as pool:
-        results = pool.map(check_blocks, [every for every in grouped if every])
+        busy = [every for every in grouped if every]
+        results = pool.map(partial(check_blocks, limit_s=args.limit), busy)
         found += [problem for problem in results if problem is not None]
     for problem in found:
         sys.stdout.write(f"{problem}\n")

@@ -2,12 +2,14 @@
 
 Usage: `python scripts/new_package.py dsh-NAME "one line of description" --role ROLE`.
 Writes `pyproject.toml`, `README.md`, `LICENSE` and the typed package, then adds the wheel to the
-workspace root.
+workspace root. What is left to you: the README, the dependencies, and the wheel's place among the
+layers of the import contracts in the root manifest.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import sys
@@ -24,7 +26,7 @@ build-backend = "hatchling.build"
 [project]
 name = "{name}"
 version = "{version}"
-description = "{description}"
+description = {description}
 readme = "README.md"
 license = "MIT"
 license-files = ["LICENSE"]
@@ -51,9 +53,9 @@ role = "{role}"
 """
 
 
-def workspace_version() -> str:
+def workspace_version(root: Path) -> str:
     """Return the version every wheel of the workspace shares."""
-    kernel = ROOT / "packages" / "dsh-core" / "pyproject.toml"
+    kernel = root / "packages" / "dsh-core" / "pyproject.toml"
     if not kernel.exists():
         return "0.1.0"
     found = re.search(r'^version = "([^"]+)"', kernel.read_text(encoding="utf-8"), re.MULTILINE)
@@ -62,16 +64,16 @@ def workspace_version() -> str:
     return found.group(1)
 
 
-def create(name: str, role: str, description: str, dependencies: list[str]) -> Path:
+def create(root: Path, name: str, role: str, description: str, dependencies: list[str]) -> Path:
     """Write the skeleton of wheel `name` and return its folder."""
     module = name.removeprefix("dsh-").replace("-", "_")
-    folder = ROOT / ("apps" if role == "app" else "packages") / name
+    folder = root / ("apps" if role == "app" else "packages") / name
     if (folder / "pyproject.toml").exists():
         raise SystemExit(f"{folder} exists already; pick another name or remove it")
     package = folder / "src" / "dsh" / module
     package.mkdir(parents=True)
     (folder / "tests").mkdir()
-    version = workspace_version()
+    version = workspace_version(root)
     lines = "".join(
         f'    "{dep}=={version}",\n' if dep.startswith("dsh-") else f'    "{dep}",\n'
         for dep in dependencies
@@ -80,7 +82,7 @@ def create(name: str, role: str, description: str, dependencies: list[str]) -> P
         MANIFEST.format(
             name=name,
             version=version,
-            description=description,
+            description=json.dumps(description, ensure_ascii=False),
             module=module,
             role=role,
             dependencies=lines,
@@ -88,7 +90,7 @@ def create(name: str, role: str, description: str, dependencies: list[str]) -> P
         encoding="utf-8",
     )
     (folder / "README.md").write_text(f"# {name}\n\n{description}\n", encoding="utf-8")
-    shutil.copyfile(ROOT / "LICENSE", folder / "LICENSE")
+    shutil.copyfile(root / "LICENSE", folder / "LICENSE")
     (package / "__init__.py").write_text(
         f'"""{description}."""\n\n__all__: list[str] = []\n', encoding="utf-8"
     )
@@ -96,9 +98,9 @@ def create(name: str, role: str, description: str, dependencies: list[str]) -> P
     return folder
 
 
-def join_workspace(name: str) -> None:
+def join_workspace(root: Path, name: str) -> None:
     """Add wheel `name` to the root manifest's dependencies and workspace sources."""
-    manifest = ROOT / "pyproject.toml"
+    manifest = root / "pyproject.toml"
     text = manifest.read_text(encoding="utf-8")
     for start, line in (
         ("dependencies = [\n", f'    "{name}",\n'),
@@ -114,19 +116,25 @@ def join_workspace(name: str) -> None:
     manifest.write_text(text, encoding="utf-8")
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name")
-    parser.add_argument("description")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("name", help="dsh-<words>")
+    parser.add_argument("description", help="what it is, in one line")
     parser.add_argument("--role", choices=ROLES, required=True)
-    parser.add_argument("--needs", nargs="*", default=[])
-    args = parser.parse_args()
+    parser.add_argument("--needs", nargs="*", default=[], help="distributions it imports")
+    parser.add_argument("--root", type=Path, default=ROOT, help="the workspace")
+    args = parser.parse_args(arguments)
     if not re.fullmatch(r"dsh-[a-z0-9]+(-[a-z0-9]+)*", args.name):
         parser.error(f"{args.name!r} is no wheel name: use dsh-<words>")
-    folder = create(args.name, args.role, args.description, args.needs)
-    join_workspace(args.name)
-    sys.stdout.write(f"created {folder.relative_to(ROOT)}; now run: uv lock\n")
+    folder = create(args.root, args.name, args.role, args.description, args.needs)
+    join_workspace(args.root, args.name)
+    sys.stdout.write(
+        f"created {folder.relative_to(args.root)}; now run uv lock, and place it among the layers "
+        "of [tool.importlinter]\n"
+    )
     return 0
 
 
