@@ -51,19 +51,25 @@ class _Thread(Generic[T]):
         self._backend = backend
         self._scope: anyio.CancelScope | None = None
         self._token: anyio.lowlevel.EventLoopToken | None = None
+        self._cancelled = False
         self._values: list[T] = []
         self._error: BaseException | None = None
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="dsh.run_sync", daemon=True)
-        self._thread.start()
 
     def result(self) -> T:
+        """Run the function and wait for it; an interrupt, whenever it comes, cancels it."""
         interrupted: BaseException | None = None
-        # an interrupted join() takes the thread for finished, so an event is waited for
-        while not self._done.is_set():
+        while True:
             try:
+                if self._thread.ident is None:
+                    self._thread.start()
+                # an interrupted join() takes the thread for finished, so an event is waited for
                 self._done.wait()
+                break
             except KeyboardInterrupt as error:
+                if self._thread.ident is None:
+                    raise
                 interrupted = error
                 self._cancel()
         self._thread.join()
@@ -84,9 +90,12 @@ class _Thread(Generic[T]):
     async def _main(self) -> None:
         self._token = anyio.lowlevel.current_token()
         with anyio.CancelScope() as self._scope:
+            if self._cancelled:  # interrupted before there was anything to cancel
+                self._scope.cancel()
             self._values.append(await self._fn())
 
     def _cancel(self) -> None:
+        self._cancelled = True
         scope, token = self._scope, self._token
         if scope is None or token is None:
             return
