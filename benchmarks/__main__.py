@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 @contextmanager
 def _environment(folder: Path | None) -> Generator[Environment]:
     if folder is not None:
-        yield Environment(folder)
+        yield Environment(folder.absolute())
         return
     print("building and installing ...", flush=True)
     with installed() as environment:

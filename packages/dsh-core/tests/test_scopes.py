@@ -440,3 +440,51 @@ async def test_every_way_to_fail_leaves_nothing() -> None:
         assert strict.peek(key) is None
         assert log == ["notice", "notice"]
         assert len(scope.ctx.owner.effects) == effects
+
+
+def test_iteration_stays_live_when_the_table_is_thinned_out() -> None:
+    entries: AnonymousEntries[int] = AnonymousEntries()
+    undo = [entries.add(number) for number in range(8)]
+    iterator = iter(entries)
+    assert [next(iterator), next(iterator)] == [0, 1]
+    for number in (0, 1, 2, 4, 5):
+        undo[number]()
+    entries.add(8)
+    assert list(iterator) == [3, 6, 7, 8]
+    assert list(entries) == [3, 6, 7, 8]
+
+
+def test_an_old_undo_never_removes_a_later_entry_of_the_same_value() -> None:
+    entries: NamedEntries[object] = NamedEntries(KeyError)
+    value = object()
+    undo = entries.add("name", value)
+    undo()
+    entries.add("name", value)
+    undo()
+    assert entries.get("name") is value
+    assert list(entries) == ["name"]
+
+
+async def test_a_failing_undo_leaves_no_layer() -> None:
+    changes: list[int] = []
+    layers: ScopedLayers[NamedEntries[int]] = ScopedLayers(
+        lambda: NamedEntries(KeyError), lambda: changes.append(1)
+    )
+    async with App() as app:
+        key = Key("a")
+        scope = app.ctx.scope(key)
+
+        def action(layer: NamedEntries[int]) -> Callable[[], object]:
+            undo = layer.add("one", 1)
+
+            def failing() -> None:
+                undo()
+                raise ValueError("no")
+
+            return failing
+
+        effect = layers.register(scope.ctx, action, label="one")
+        with pytest.raises(ValueError, match="no"):
+            await effect.dispose()
+        assert layers.peek(key) is None
+        assert len(changes) == 2

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC
-from typing import Any
+from collections import OrderedDict
+from typing import Any, NamedTuple
 
 import anyio
 import pytest
@@ -51,6 +52,22 @@ def test_check_copies_and_normalises_tuples() -> None:
     copy = djson.check({"a": inner, "b": inner})
     inner.append(4)
     assert copy == {"a": [1, [2, 3]], "b": [1, [2, 3]]}
+
+
+def test_check_takes_sequences_and_mappings_by_what_they_are() -> None:
+    class Numbers(list[int]):
+        pass
+
+    class Point(NamedTuple):
+        x: int
+        y: int
+
+    copy = djson.check(
+        {"list": Numbers([1, 2]), "tuple": Point(3, 4), "map": OrderedDict[str, int](a=1)}
+    )
+    assert copy == {"list": [1, 2], "tuple": [3, 4], "map": {"a": 1}}
+    assert isinstance(copy, dict)
+    assert [type(item) for item in copy.values()] == [list, list, dict]
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,8 @@ from dsh.core._plugins import (
 from dsh.core._scope import Scope, scope_chain, scope_of
 from dsh.core._services import Registration
 from dsh.core.errors import (
+    AbandonedError,
+    AppStateError,
     ConfigError,
     DshError,
     EventDeclarationError,
@@ -52,6 +54,7 @@ from dsh.core.errors import (
     NextCalledTwice,
     NotJsonError,
     PluginLoadError,
+    ResourceEndedError,
     ScopeError,
     ServiceConflictError,
     ServiceOwnershipError,
@@ -59,8 +62,10 @@ from dsh.core.errors import (
 from dsh.core.json import JsonObject, JsonValue
 
 __all__ = [
+    "AbandonedError",
     "AnonymousEntries",
     "App",
+    "AppStateError",
     "ConfigError",
     "Context",
     "DshError",
@@ -95,6 +100,7 @@ __all__ = [
     "PluginLike",
     "PluginLoadError",
     "Registration",
+    "ResourceEndedError",
     "Scope",
     "ScopeError",
     "ScopedLayers",

@@ -16,12 +16,12 @@ from dsh.core._dispatch import Channel
 from dsh.core._effects import Effect
 from dsh.core._events import Event
 from dsh.core._logging import Failure, log_failure
-from dsh.core._mount import Mount, MountState
+from dsh.core._mount import Mount, MountEntry, MountState
 from dsh.core._plugins import PluginDef, PluginLike, definition_of
 from dsh.core._scope import Scope, bind_parent, check_key, unbind_parent
 from dsh.core._services import ServiceTable
-from dsh.core._waits import WaitGraph, current_mount
-from dsh.core.errors import DshError
+from dsh.core._waits import WaitGraph, Work, current_work
+from dsh.core.errors import AppStateError
 
 if TYPE_CHECKING:
     from dsh.core._explain import Explanation
@@ -65,20 +65,19 @@ class App:
         self._tasks: TaskGroup | None = None
         self._base: contextvars.Context = contextvars.Context()
         self._token = 0
-        self.root = self._make_root()
+        self.root = Mount(self, _ROOT, None, None, None)
         """The mount everything else is mounted below."""
-
-    def _make_root(self) -> Mount:
-        origin = Context(self, None, None, None, {})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        root = Mount(self, _ROOT, None, origin, None)
-        root.start_active()
-        return root
+        self.root.start_active()
 
     # -- entering and leaving ----------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        if self._tasks is not None:
-            raise DshError("this app has been entered already", code="APP_ENTERED")
+        if self._tasks is not None or self.root.ending:
+            raise AppStateError(
+                "this app has been entered already",
+                code=AppStateError.ENTERED,
+                hint="make another App",
+            )
         self._base = contextvars.copy_context()
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
@@ -98,9 +97,11 @@ class App:
                 await self._close(at_once=error is not None)
         finally:
             tasks.cancel_scope.cancel()
-            # the body's error is ours to pass on, not the task group's to wrap
-            await tasks.__aexit__(None, None, None)
-            self._tasks = None
+            try:
+                # the body's error is ours to pass on, not the task group's to wrap
+                await tasks.__aexit__(None, None, None)
+            finally:
+                self._tasks = None
 
     async def _close(self, *, at_once: bool) -> None:
         self.root.request_dispose()
@@ -115,12 +116,7 @@ class App:
 
     async def reset(self) -> None:
         """Dispose everything mounted or registered at the root; the app stays usable."""
-        while self.root.effects:
-            effect = self.root.effects[-1]
-            try:
-                await effect.dispose()
-            except Exception as error:  # noqa: BLE001 - one failing cleanup strands nothing
-                self.root.report(error, f"cleanup of {effect.label}")
+        await self.root.unwind()
 
     # -- the root context --------------------------------------------------------------------
 
@@ -164,14 +160,15 @@ class App:
 
     def on_dispatch(self, ctx: Context, fn: DispatchObserver) -> Effect:
         """Have `fn(event, key, mode)` see every dispatch before its listeners; a raise vetoes."""
-        self.observers = (*self.observers, fn)
 
         def remove() -> None:
             observers = list(self.observers)
             observers.remove(fn)
             self.observers = tuple(observers)
 
-        return ctx.defer(remove, "on_dispatch")
+        effect = ctx.defer(remove, "on_dispatch")
+        self.observers = (*self.observers, fn)
+        return effect
 
     def on_error(self, ctx: Context, fn: FailureObserver) -> Effect:
         """Have `fn(failure)` see every contained failure, after it was logged."""
@@ -215,25 +212,24 @@ class App:
 
     def channel(self, event: type[Event]) -> Channel:
         """Return the listeners of an event class."""
-        try:
-            return self.channels[event]
-        except KeyError:
+        channel = self.channels.get(event)
+        if channel is None:
             channel = self.channels[event] = Channel(event)
-            return channel
+        return channel
 
     def start_host(
-        self, fn: Callable[[], Coroutine[Any, Any, object]], name: str, owner: Mount | None
+        self, fn: Callable[[], Coroutine[Any, Any, object]], name: str, work: Work | None
     ) -> None:
         """Run `fn` as a task of the app, with the app's own context variables.
 
         Args:
             fn: Must not raise; it keeps its failures to itself.
             name: Name of the task.
-            owner: The mount whose transition waits for the task, for wait-cycle detection.
+            work: What cannot end before the task has, for wait-cycle detection.
         """
         tasks = self._running()
         context = self._base.copy()
-        context.run(current_mount.set, owner)
+        context.run(current_work.set, work)
 
         def start() -> None:
             tasks.start_soon(fn, name=name)
@@ -242,12 +238,10 @@ class App:
 
     def _running(self) -> TaskGroup:
         if self._tasks is None:
-            raise DshError(
-                "this app is not running", code="APP_NOT_RUNNING", hint="use `async with App()`"
-            )
+            raise AppStateError("this app is not running", hint="use `async with App()`")
         return self._tasks
 
-    def mount_at(self, origin: Context, plugin: Any, config: object) -> Mount:
+    def mount_at(self, origin: Context, plugin: PluginLike | PluginDef, config: object) -> Mount:
         """Mount below the owner of `origin`."""
         self._running()
         owner = origin.owner
@@ -263,9 +257,7 @@ class App:
         return mount
 
     def _own(self, owner: Mount, mount: Mount) -> Effect:
-        effect = Effect(owner, f"mount {mount.name}")
-        effect.patient = True
-        effect.collect(mount.dispose)
+        effect = MountEntry(owner, mount)
         owner.adopt(effect)
         mount.entry = effect
         self._mounts[mount] = None
@@ -308,23 +300,30 @@ class App:
         origin.owner.check_accepting("a scope")
         if parent is not None:
             check_key(parent)
-            bind_parent(key, parent)
+            self.link_scope(key, parent)
         tagged = origin.derive(tag=key)
         mount = Mount(self, _SCOPE, origin.owner, tagged, None)
         mount.start_active()
         effect = self._own(origin.owner, mount)
         self._scopes[key] = self._scopes.get(key, 0) + 1
-        mount.ctx.defer(lambda: self._close_scope(key, parent), "scope")
+        mount.ctx.defer(lambda: self._close_scope(key), "scope")
         return Scope(mount.ctx, mount, effect, key)
 
-    def _close_scope(self, key: object, parent: object | None) -> None:
+    def link_scope(self, key: object, parent: object, *, again: bool = False) -> None:
+        """Put a scope below another one; who hears what may change by that."""
+        bind_parent(key, parent, again=again)
+        self._forget_audiences()
+
+    def _close_scope(self, key: object) -> None:
         self._scopes[key] -= 1
         if self._scopes[key] == 0:
             del self._scopes[key]
-            for channel in self.channels.values():
-                channel.forget_scope(key)
-        if parent is not None:
             unbind_parent(key)
+            self._forget_audiences()
+
+    def _forget_audiences(self) -> None:
+        for channel in self.channels.values():
+            channel.forget()
 
     def has_scope(self, key: object) -> bool:
         """Whether a scope of `key` is open."""
@@ -332,5 +331,6 @@ class App:
 
 
 def _observe(ctx: Context, observers: list[Any], fn: Any, label: str) -> Effect:
+    effect = ctx.defer(lambda: observers.remove(fn), label)
     observers.append(fn)
-    return ctx.defer(lambda: observers.remove(fn), label)
+    return effect

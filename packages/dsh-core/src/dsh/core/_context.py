@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
@@ -11,7 +11,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from typing_extensions import TypeForm
 
 from dsh.core import _dispatch, _timers
-from dsh.core._effects import Cleanup, Effect, EffectBody
+from dsh.core._effects import BackgroundTask, Cleanup, Effect, EffectBody
 from dsh.core._events import (
     Emit,
     Event,
@@ -22,10 +22,10 @@ from dsh.core._events import (
     StreamWaterfall,
     Waterfall,
 )
-from dsh.core._plugins import PluginLike, service_key
+from dsh.core._plugins import PluginLike, function_definition, service_key
 from dsh.core._services import Impl, Label, Predicate, Registration, type_name
-from dsh.core._tasks import Host, Resident
-from dsh.core.errors import MissingServiceError
+from dsh.core._tasks import Resident
+from dsh.core.errors import AppStateError, MissingServiceError
 
 if TYPE_CHECKING:
     from dsh.core._app import App
@@ -50,7 +50,7 @@ class Context:
     belong to a scope (`scope`); everything else it takes from its parent, live.
     """
 
-    __slots__ = ("__weakref__", "_isolated", "_labels", "app", "owner", "parent", "tag")
+    __slots__ = ("__weakref__", "_labels", "app", "isolated", "owner", "parent", "tag")
 
     def __init__(
         self, app: App, parent: Context | None, owner: Mount, tag: object, labels: dict[str, Label]
@@ -61,8 +61,8 @@ class Context:
         """The mount that owns what is registered through this context."""
         self.tag = tag
         self._labels = labels
-        # most contexts are in the root realm throughout; they answer without a walk
-        self._isolated: bool = bool(labels) or (parent is not None and parent._isolated)
+        self.isolated: bool = bool(labels) or (parent is not None and parent.isolated)
+        """Whether any service resolves in another realm than the root's."""
 
     def derive(self, *, owner: Mount | None = None, tag: object = None) -> Context:
         """Return a child context, of another mount or in another scope where given."""
@@ -81,7 +81,8 @@ class Context:
 
     def label(self, key: str) -> Label:
         """Return the realm in which this context resolves `key`; None is the root realm."""
-        node: Context | None = self if self._isolated else None
+        # most contexts are in the root realm throughout; they answer without a walk
+        node: Context | None = self if self.isolated else None
         while node is not None:
             if key in node._labels:
                 return node._labels[key]
@@ -111,18 +112,14 @@ class Context:
         `body` receives its own context and may be a sync or async function, or an async generator
         with one `yield`.
         """
-
-        def gated(ctx: Context, config: object) -> object:
-            return body(ctx)
-
-        gated.name = name  # type: ignore[attr-defined]  # pyright: ignore[reportFunctionMemberAccess]
-        gated.injects = services  # type: ignore[attr-defined]  # pyright: ignore[reportFunctionMemberAccess]
-        return self.app.mount_at(self, gated, None)
+        definition = function_definition(lambda ctx, _: body(ctx), name, services, None)
+        return self.app.mount_at(self, definition, None)
 
     def defer(self, fn: Cleanup, label: str | None = None) -> Effect:
         """Register a sync or async callable to run when the owner is unloaded."""
         effect = self._new_effect(label or f"defer {getattr(fn, '__name__', 'cleanup')}")
         effect.collect(fn)
+        self.owner.adopt(effect)
         return effect
 
     def effect(self, body: EffectBody, label: str = "effect") -> Effect:
@@ -136,11 +133,15 @@ class Context:
             InvalidEffectError: The body gave something that is no cleanup.
         """
         effect = self._new_effect(label)
+        # owned before its body runs: an unload that begins in there must see it
+        self.owner.adopt(effect)
         effect.run_body(body)
         return effect
 
     async def enter(self, manager: AbstractAsyncContextManager[T], label: str | None = None) -> T:
         """Enter an async context manager in a task of its own; it is left at unload.
+
+        Cancelling the call cancels the entering, or leaves what has just been entered.
 
         Raises:
             Exception: What entering raised.
@@ -148,11 +149,17 @@ class Context:
         effect = self._new_effect(label or f"enter {type(manager).__name__}")
         resident = Resident(self.owner, manager)
         effect.collect(resident.leave)
-        self.app.start_host(resident.run, effect.label, self.owner)
-        try:
-            return await resident.entered.wait()
-        except Exception:
+
+        async def run() -> None:
+            await resident.run()
             effect.end()
+
+        self._run(effect, run)
+        try:
+            with self.app.waits.waiting(effect, for_end=False):
+                return await resident.entered.wait()
+        except BaseException:
+            resident.abandon()
             raise
 
     def spawn(
@@ -170,24 +177,21 @@ class Context:
             label: Name for diagnosis.
             on_error: What an exception does: it is reported, or the plugin also fails.
         """
-        effect = self._new_effect(label or f"spawn {getattr(fn, '__name__', 'task')}")
-        host = Host(lambda: fn(*args))
-        effect.collect(host.stop)
+        label = label or f"spawn {getattr(fn, '__name__', 'task')}"
+        self.owner.check_accepting(label)
+        effect = BackgroundTask(self.owner, label, lambda: fn(*args))
 
         async def run() -> None:
-            await host.run()
-            self._after_spawn(effect, host, on_error)
+            await effect.host.run()
+            effect.end()
+            error = effect.host.done.error
+            if error is not None and on_error == "fail":
+                self.owner.fail(error, effect.label)
+            elif error is not None:
+                self.owner.report(error, effect.label)
 
-        self.app.start_host(run, effect.label, None)
+        self._run(effect, run)
         return effect
-
-    def _after_spawn(self, effect: Effect, host: Host, on_error: str) -> None:
-        effect.end()
-        error = host.done.error
-        if error is not None and on_error == "fail":
-            self.owner.fail(error, effect.label)
-        elif error is not None:
-            self.owner.report(error, effect.label)
 
     def on_update(self, hook: Callable[[Any, Callable[[], Any]], Awaitable[None]]) -> Effect:
         """Register `async hook(config, next)`, consulted before an update restarts the plugin.
@@ -195,8 +199,16 @@ class Context:
         Not calling `next` means the configuration was applied live.
         """
         hooks = self.owner.update_hooks
+        effect = self.defer(lambda: hooks.remove(hook), "update hook")
         hooks.append(hook)
-        return self.defer(lambda: hooks.remove(hook) if hook in hooks else None, "update hook")
+        return effect
+
+    async def stopping(self) -> None:
+        """Wait until the owner is to be unloaded.
+
+        A start is never interrupted; a slow one may watch this and leave early.
+        """
+        await self.owner.stopping()
 
     def timeout(self, seconds: float, fn: Callable[[], object]) -> Effect:
         """Call `fn` (sync or async) once after `seconds`."""
@@ -232,9 +244,16 @@ class Context:
 
     def _new_effect(self, label: str) -> Effect:
         self.owner.check_accepting(label)
-        effect = Effect(self.owner, label)
+        return Effect(self.owner, label)
+
+    def _run(self, effect: Effect, fn: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Own `effect`, and run the task that ends it."""
         self.owner.adopt(effect)
-        return effect
+        try:
+            self.app.start_host(fn, effect.label, effect)
+        except AppStateError:
+            effect.end()
+            raise
 
     # -- services ----------------------------------------------------------------------------
 
@@ -253,24 +272,14 @@ class Context:
             ServiceConflictError: The key has a provider in this realm.
             InactiveContextError: The owner is unloading, failed or disposed.
         """
-        key = service_key(service)
-        if not isinstance(value, service):
-            raise TypeError(
-                f"{self.owner.name!r} provides {value!r} as {key!r}, which must be a "
-                f"{type_name(service)}"
-            )
         mount = self.owner
+        key = service_key(service)
         mount.check_accepting(f"service {key!r}")
-        impl = Impl(key, self.label(key), value, mount, check)
+        impl = Impl(service, self.label(key), value, mount, check)
         self.app.services.add(impl)
         registration = Registration(mount, impl)
         mount.adopt(registration)
         mount.impls.append(registration)
-
-        async def withdraw() -> None:
-            await mount.withdraw(registration)
-
-        registration.collect(withdraw)
         if mount.provides_now:
             registration.notify()
         return registration
@@ -306,10 +315,10 @@ class Context:
         mount: Mount | None = self.owner
         label = self.label(key)
         while mount is not None:
-            impl = mount.store.get(key) or _own(mount, key)
-            if impl is not None and impl.label == label:
+            impl = mount.readable(key, label)
+            if impl is not None:
                 return impl.value
-            if key in mount.definition.injects or key in mount.required:
+            if mount.injects(key) and mount.ctx.label(key) == label:
                 raise self._missing(key, "inactive", service)
             parent = mount.parent
             if parent is not None and parent.ctx.label(key) != mount.ctx.label(key):
@@ -318,7 +327,10 @@ class Context:
         impl = self.app.services.find(key, label)
         if impl is not None and impl.mount is self.app.root:
             return impl.value
-        raise self._missing(key, "undeclared", service)
+        # the root declares nothing and may read everything
+        raise self._missing(
+            key, "inactive" if self.owner is self.app.root else "undeclared", service
+        )
 
     def _missing(
         self, key: str, reason: Literal["undeclared", "inactive"], service: Any
@@ -410,9 +422,13 @@ class Context:
     ) -> MemoryObjectReceiveStream[EmitT]:
         """Return a stream of the event, for observers that must await.
 
+        It ends with the owner. Closing it unsubscribes; like every stream of anyio it wants to be
+        closed, `with ctx.subscribe(...) as events`.
+
         Args:
             event: An `Emit` event class.
-            buffer: How many events may wait; further ones are dropped with a report.
+            buffer: How many events may wait; further ones are dropped, and the first of a run of
+                drops is reported.
             audience: As for `on`.
         """
         return _dispatch.subscribe(self, event, buffer, audience)
@@ -450,13 +466,6 @@ class Context:
 
     def __repr__(self) -> str:
         return f"<Context of {self.owner.name!r}>"
-
-
-def _own(mount: Mount, key: str) -> Impl | None:
-    for registration in mount.impls:
-        if registration.impl.key == key and not registration.impl.withdrawn:
-            return registration.impl
-    return None
 
 
 def _key(service: Any) -> str:

@@ -7,34 +7,32 @@ decisions keep it, because dropping a veto half-way would fail open.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from dsh.core._effects import raise_all
 from dsh.core._events import Event, Mode, Next, NextStream, check_declaration
-from dsh.core._logging import Failure
 from dsh.core._scope import scope_chain
-from dsh.core.errors import EventModeError
+from dsh.core.errors import AbandonedError, EventModeError
 
 if TYPE_CHECKING:
     from dsh.core._app import App
     from dsh.core._context import Context
     from dsh.core._effects import Effect
-    from dsh.core._mount import Mount
 
 
 class Listener:
     """One registration of a listener."""
 
-    __slots__ = ("call", "ctx", "everyone", "fn", "live")
+    __slots__ = ("call", "ctx", "everyone", "live")
 
     def __init__(self, ctx: Context, fn: Callable[..., Any], everyone: bool) -> None:
         self.ctx = ctx
-        self.fn = fn
         self.call = fn
         self.everyone = everyone
         self.live = True
@@ -43,16 +41,7 @@ class Listener:
 class Channel:
     """Every listener of one event class in one app, with a cache of audiences."""
 
-    __slots__ = (
-        "_audiences",
-        "_listeners",
-        "_realms",
-        "contained",
-        "key_of",
-        "mode",
-        "name",
-        "realm",
-    )
+    __slots__ = ("_cache", "_listeners", "contained", "key_of", "mode", "name", "realm")
 
     def __init__(self, event: type[Event]) -> None:
         check_declaration(event)
@@ -63,8 +52,7 @@ class Channel:
         self.key_of = _key_reader(event.event_scope)
         """Reads the scope key an event carries, or None."""
         self._listeners: list[Listener] = []
-        self._audiences: dict[object, tuple[Listener, ...]] = {}
-        self._realms: dict[tuple[object, object], tuple[Listener, ...]] = {}
+        self._cache: dict[object, tuple[Listener, ...]] = {}
 
     def add(self, listener: Listener, prepend: bool) -> None:
         """Enter a listener, first or last."""
@@ -72,37 +60,30 @@ class Channel:
             self._listeners.insert(0, listener)
         else:
             self._listeners.append(listener)
-        self._audiences.clear()
-        self._realms.clear()
+        self.forget()
 
     def remove(self, listener: Listener) -> None:
         """Take a listener out; running decisions still call it."""
         listener.live = False
         self._listeners.remove(listener)
-        self._audiences.clear()
-        self._realms.clear()
+        self.forget()
 
-    def forget_scope(self, key: object) -> None:
-        """Drop what was cached for a scope that has ended."""
-        self._audiences.pop(key, None)
-        for cached in [c for c in self._realms if c[0] is key]:
-            del self._realms[cached]
+    def forget(self) -> None:
+        """Drop the cached audiences: who listens, or which scopes there are, has changed."""
+        self._cache.clear()
 
     def audience(self, ctx: Context, key: object) -> tuple[Listener, ...]:
         """Return who hears a dispatch by `ctx` about `key`."""
-        label = None if self.realm is None else ctx.label(self.realm)
-        if label is None:
-            found = self._audiences.get(key)
-            if found is None:
-                found = self._select(key, None)
-                if key is None or ctx.app.has_scope(key):
-                    self._audiences[key] = found
-            return found
-        found = self._realms.get((key, label))
+        label = ctx.label(self.realm) if ctx.isolated and self.realm is not None else None
+        # a scope key is never a tuple, so the two forms cannot meet
+        slot = key if label is None else (key, label)
+        found = self._cache.get(slot)
         if found is None:
             found = self._select(key, label)
             if key is None or ctx.app.has_scope(key):
-                self._realms[key, label] = found
+                if len(self._cache) >= _CACHED_AUDIENCES:
+                    self._cache.clear()
+                self._cache[slot] = found
         return found
 
     def _select(self, key: object, label: object) -> tuple[Listener, ...]:
@@ -122,6 +103,10 @@ class Channel:
 
     def __len__(self) -> int:
         return len(self._listeners)
+
+
+_CACHED_AUDIENCES: Final = 1024
+"""Private realms come and go unannounced; beyond this many audiences the cache starts afresh."""
 
 
 def _key_reader(path: str | None) -> Callable[[Event], object]:
@@ -149,26 +134,32 @@ def _no_key(event: Event) -> object:
 def check_listener(event: type[Event], fn: Callable[..., Any]) -> None:
     """Refuse a function that does not suit the mode.
 
+    A plain function passes everywhere: where the mode awaits, it may return an awaitable.
+
     Raises:
-        EventModeError: A coroutine function on an `Emit` event would never run, a plain function
-            on an awaited one would block or fail late.
+        EventModeError: The function is of a kind that would never run in that mode.
     """
-    mode = event.event_mode
-    target: Callable[..., Any] = fn
+    target: Any = fn
     while isinstance(target, partial):
         target = target.func
-    is_async = inspect.iscoroutinefunction(target)
-    is_stream = inspect.isasyncgenfunction(target)
-    if mode == "emit" and (is_async or is_stream):
-        raise EventModeError(
-            f"{_name(fn)} is async, but {event.event_name!r} is an Emit event",
-            hint="use ctx.subscribe(), or ctx.spawn() inside a plain function",
-        )
-    if mode == "stream" and is_async:
-        raise EventModeError(
-            f"{_name(fn)} listens to the stream event {event.event_name!r} and yields nothing",
-            hint="make it an async generator",
-        )
+    if not inspect.isroutine(target):
+        # an object with a __call__ of its own
+        target = cast("Any", type(target)).__call__
+    mode = event.event_mode
+    if inspect.isgeneratorfunction(target):
+        kind, hint = "a generator", "make it a function, or an async generator for a stream event"
+    elif inspect.isasyncgenfunction(target) and mode != "stream":
+        kind, hint = "an async generator", "only stream events are listened to by generators"
+    elif inspect.iscoroutinefunction(target) and mode == "emit":
+        kind, hint = "async", "use ctx.subscribe(), or ctx.spawn() inside a plain function"
+    elif inspect.iscoroutinefunction(target) and mode == "stream":
+        kind, hint = "a coroutine function", "make it an async generator"
+    else:
+        return
+    raise EventModeError(
+        f"{_name(fn)} is {kind} and cannot listen to the {mode} event {event.event_name!r}",
+        hint=hint,
+    )
 
 
 def listen(
@@ -181,26 +172,33 @@ def listen(
     once: bool,
 ) -> Effect:
     """Register a listener as an effect of the owner of `ctx`."""
-    check_listener(event, fn)
     channel = ctx.app.channel(event)
-    label = f"on {channel.name}"
-    ctx.owner.check_accepting(label)
+    check_listener(event, fn)
     listener = Listener(ctx, fn, audience == "all")
-    channel.add(listener, prepend)
-
-    def remove() -> None:
-        if listener.live:
-            channel.remove(listener)
-
-    effect = ctx.defer(remove, label)
+    effect = ctx.defer(partial(channel.remove, listener), f"on {channel.name}")
     if once:
-
-        def call(*args: Any) -> Any:
-            effect.dispose_nowait()
-            return fn(*args)
-
-        listener.call = call
+        listener.call = _once(effect, fn)
+    channel.add(listener, prepend)
     return effect
+
+
+def _once(effect: Effect, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `fn` to run for one dispatch; others that hold it in their snapshot pass it by."""
+    spent = False
+
+    def call(event: Any, *rest: Any) -> Any:
+        nonlocal spent
+        if spent:
+            return rest[0]() if rest else _nothing()
+        spent = True
+        effect.dispose_nowait()
+        return fn(event, *rest)
+
+    return call
+
+
+async def _nothing() -> None:
+    """What a listener that has nothing to say returns to a mode that awaits."""
 
 
 def subscribe(
@@ -209,27 +207,36 @@ def subscribe(
     """Return a stream fed by a listener; it ends with the owner."""
     if event.event_mode != "emit":
         raise EventModeError(f"only Emit events can be subscribed to, not {event.event_name!r}")
+    label = f"subscribe {ctx.app.channel(event).name}"
+    ctx.owner.check_accepting(label)
     send, receive = anyio.create_memory_object_stream[Any](buffer)
+    dropping = False
 
     def feed(item: Any) -> None:
+        nonlocal dropping
         try:
             send.send_nowait(item)
+            dropping = False
         except anyio.BrokenResourceError:
             effect.dispose_nowait()
         except anyio.WouldBlock as error:
-            ctx.report(error, f"subscription to {event.event_name}: its buffer is full")
+            if not dropping:
+                ctx.report(error, f"subscription to {event.event_name}: its buffer is full")
+            dropping = True
 
-    def body() -> Any:
+    def body() -> Generator[Any, None, None]:
         yield send.close
         yield listen(ctx, event, feed, False, audience, once=False)
 
-    effect = ctx.effect(body, f"subscribe {event.event_name}")
+    effect = ctx.effect(body, label)
     return receive
 
 
 def _open(ctx: Context, event: Event, mode: Mode) -> tuple[Channel, tuple[Listener, ...]]:
     app: App = ctx.app
-    channel = app.channel(type(event))
+    channel = app.channels.get(type(event))
+    if channel is None:
+        channel = app.channel(type(event))
     if channel.mode != mode:
         raise EventModeError(
             f"{channel.name!r} is dispatched as {mode}, but it is a {channel.mode} event"
@@ -251,7 +258,7 @@ def emit(ctx: Context, event: Event) -> None:
             except Exception as error:
                 if not channel.contained:
                     raise
-                _report(listener.ctx.owner, channel, error)
+                listener.ctx.report(error, f"listener of {channel.name}")
 
 
 async def parallel(ctx: Context, event: Event) -> None:
@@ -298,42 +305,50 @@ def stream(
     ctx: Context, event: Event, default: Callable[[Any], AsyncGenerator[Any, None]]
 ) -> AsyncGenerator[Any, None]:
     """Run the listeners around the stream of `default`."""
-    _, listeners = _open(ctx, event, "stream")
+    channel, listeners = _open(ctx, event, "stream")
     if not listeners:
         return default(event)
-    return _closing(listeners, event, default)
+    return _closing(ctx, channel, listeners, event, default)
 
 
 async def _closing(
+    ctx: Context,
+    channel: Channel,
     listeners: tuple[Listener, ...],
     event: Event,
     default: Callable[[Any], AsyncGenerator[Any, None]],
 ) -> AsyncGenerator[Any, None]:
     opened: list[AsyncGenerator[Any, None]] = []
+    broken = True
     try:
         async for item in NextStream(listeners, 0, event, default, opened)():
             yield item
+        broken = False
+    except GeneratorExit:
+        broken = False
+        raise
     finally:
-        with anyio.CancelScope(shield=True):
-            await _close_all(opened)
+        errors = await _close_all(opened, ctx.app.teardown_grace_s)
+        if broken:
+            # what broke the stream is on its way to the consumer, and matters more
+            for error in errors:
+                ctx.report(error, f"closing a stream of {channel.name}")
+        else:
+            raise_all(f"closing a stream of {channel.name!r} failed", errors)
 
 
-async def _close_all(opened: list[AsyncGenerator[Any, None]]) -> None:
+async def _close_all(opened: list[AsyncGenerator[Any, None]], grace: float) -> list[Exception]:
     """Close every generator, outermost first: a layer may still iterate the one below it."""
     errors: list[Exception] = []
     for generator in opened:
-        try:
-            await generator.aclose()
-        except Exception as error:  # noqa: BLE001 - the ones below are closed all the same
-            errors.append(error)
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        raise ExceptionGroup("closing a stream failed", errors)
-
-
-def _report(mount: Mount, channel: Channel, error: Exception) -> None:
-    mount.app.report(Failure(mount.name, f"listener of {channel.name}", error))
+        with anyio.move_on_after(grace, shield=True) as scope:
+            try:
+                await generator.aclose()
+            except Exception as error:  # noqa: BLE001 - the ones below are closed all the same
+                errors.append(error)
+        if scope.cancelled_caught:
+            errors.append(AbandonedError(f"{generator!r} did not close within {grace:g} s"))
+    return errors
 
 
 def _name(fn: Callable[..., Any]) -> str:

@@ -6,15 +6,16 @@
         agent: Agent
         status: str
 
-`scope` names the field (or dotted path) that carries the scope key; `realm` names the service
-key whose realm the listener must share with the emitter; `errors="raise"` lets a listener of an
-`Emit` event veto what is announced.
+`scope` names the field (or dotted path) that carries the scope key; `realm` names the service,
+by class or key, whose realm the listener must share with the emitter; `errors="raise"` lets a
+listener of an `Emit` event veto what is announced.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -23,10 +24,14 @@ from typing import (
     Literal,
     TypeAlias,
     TypeVar,
+    Union,
     cast,
+    get_args,
+    get_origin,
     get_type_hints,
 )
 
+from dsh.core._plugins import service_key
 from dsh.core.errors import EventDeclarationError, EventModeError, NextCalledTwice
 
 if TYPE_CHECKING:
@@ -55,7 +60,7 @@ class Event:
         name: str | None = None,
         scope: str | None = None,
         errors: Literal["contain", "raise"] | None = None,
-        realm: str | None = None,
+        realm: str | type[Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init_subclass__(**kwargs)
@@ -64,7 +69,7 @@ class Event:
             return
         cls.event_name = name
         cls.event_scope = scope
-        cls.event_realm = realm
+        cls.event_realm = service_key(realm) if isinstance(realm, type) else realm
         if errors is not None:
             cls.event_errors = errors
 
@@ -206,12 +211,14 @@ def check_declaration(cls: type[Event]) -> None:
     """Check an event class when it is first used.
 
     Raises:
-        EventDeclarationError: It has no name, is not frozen, its scope path names no field, or
-            another live class has its name.
+        EventDeclarationError: It has no name or mode, is not frozen, its scope path names no
+            field, or another live class has its name.
     """
     where = f"event class {cls.__module__}.{cls.__qualname__}"
     if "event_name" not in cls.__dict__:
         raise EventDeclarationError(f"{where} has no name", hint='say name="family/action"')
+    if not hasattr(cls, "event_mode"):
+        raise EventDeclarationError(f"{where} has no mode", hint="derive from Emit, Serial, ...")
     params = getattr(cls, "__dataclass_params__", None)
     if params is not None and not params.frozen:
         raise EventDeclarationError(f"{where} is not frozen", hint="use @dataclass(frozen=True)")
@@ -239,9 +246,16 @@ def _check_scope(cls: type[Event], where: str) -> None:
             raise EventDeclarationError(
                 f'{where} says scope="{cls.event_scope}", but {current.__name__} has no {part!r}'
             )
-        current = hints.get(part)
+        current = _unless_none(hints.get(part))
         if not isinstance(current, type):
             return
+
+
+def _unless_none(hint: Any) -> Any:
+    """Return `X` for an annotation `X | None`, others as they are."""
+    options = [item for item in get_args(hint) if item is not NoneType]
+    is_union = get_origin(hint) in (Union, UnionType)
+    return options[0] if is_union and len(options) == 1 else hint
 
 
 def _hints(cls: Any) -> dict[str, Any]:

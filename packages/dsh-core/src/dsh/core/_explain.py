@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -82,7 +83,7 @@ def _report(mount: Mount) -> MountReport:
         state=mount.state,
         missing=tuple(_missing(mount, key) for key in missing),
         error=mount.error,
-        provides=tuple(item.impl.key for item in mount.impls),
+        provides=tuple(r.impl.key for r in mount.impls if not r.impl.withdrawn),
         effects=tuple(effect.label for effect in mount.effects),
     )
 
@@ -114,22 +115,29 @@ def _cycles(mounts: list[Mount]) -> list[tuple[str, ...]]:
         key = getattr(target, "service_key", None)
         if isinstance(key, str):
             offers[key] = mount
-    edges = {m: [offers[k] for k in m.missing() if k in offers] for m in pending}
+    waits_for = {m: [offers[k] for k in m.missing() if k in offers] for m in pending}
     cycles: list[tuple[str, ...]] = []
-    seen: set[Mount] = set()
+    done: set[Mount] = set()
     for start in pending:
-        trail = _walk(start, edges, [])
-        if trail and not seen.intersection(trail):
-            seen.update(trail)
-            cycles.append(tuple(m.name for m in trail))
+        for cycle in _walk(start, waits_for, done):
+            cycles.append(tuple(mount.name for mount in cycle))
     return cycles
 
 
-def _walk(node: Mount, edges: dict[Mount, list[Mount]], trail: list[Mount]) -> list[Mount] | None:
-    if node in trail:
-        return trail[trail.index(node) :]
-    for following in edges[node]:
-        found = _walk(following, edges, [*trail, node])
-        if found is not None:
-            return found
-    return None
+def _walk(
+    start: Mount, waits_for: dict[Mount, list[Mount]], done: set[Mount]
+) -> Iterator[list[Mount]]:
+    """Follow the waits from `start` depth first, each mount once; yield the cycles met."""
+    trail: list[Mount] = []
+    ahead = [iter((start,))]
+    while ahead:
+        mount = next(ahead[-1], None)
+        if mount is None:
+            ahead.pop()
+            if trail:
+                done.add(trail.pop())
+        elif mount in trail:
+            yield trail[trail.index(mount) :]
+        elif mount not in done:
+            trail.append(mount)
+            ahead.append(iter(waits_for[mount]))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from dsh.core._scope import scope_chain, scope_of
@@ -90,10 +92,12 @@ class ScopedLayers(Generic[L]):
                 raise
 
             def remove() -> None:
-                undo()
-                self._reclaim(key, layer)
-                if notify:
-                    self._changed()
+                try:
+                    undo()
+                finally:
+                    self._reclaim(key, layer)
+                    if notify:
+                        self._changed()
 
             yield remove
             if notify:
@@ -119,10 +123,11 @@ class ScopedLayers(Generic[L]):
 
 
 class _Slot(Generic[V]):
-    __slots__ = ("live", "value")
+    __slots__ = ("live", "order", "value")
 
-    def __init__(self, value: V) -> None:
+    def __init__(self, value: V, order: int) -> None:
         self.value = value
+        self.order = order
         self.live = True
 
 
@@ -134,12 +139,16 @@ class AnonymousEntries(Generic[V]):
     """
 
     def __init__(self) -> None:
+        # one list is one generation; a drained table begins another
         self._slots: list[_Slot[V]] = []
         self._count = 0
+        self._added = 0
+        self._compacted = 0
 
     def add(self, value: V) -> Callable[[], None]:
         """Enter `value` and return its idempotent undo."""
-        slot = _Slot(value)
+        self._added += 1
+        slot = _Slot(value, self._added)
         self._slots.append(slot)
         self._count += 1
 
@@ -147,22 +156,37 @@ class AnonymousEntries(Generic[V]):
             if slot.live:
                 slot.live = False
                 self._count -= 1
-                if self._count * 2 < len(self._slots):
-                    self._slots = [item for item in self._slots if item.live]
+                self._compact()
 
         return undo
 
+    def _compact(self) -> None:
+        if self._count == 0:
+            self._slots = []
+        elif self._count * 2 < len(self._slots):
+            self._slots[:] = [slot for slot in self._slots if slot.live]
+            self._compacted += 1
+
     def __iter__(self) -> Iterator[V]:
-        slots = self._slots
-        position = 0
-        while position < len(slots):
+        slots, compacted = self._slots, self._compacted
+        position = seen = 0
+        while True:
+            if compacted != self._compacted:
+                compacted = self._compacted
+                position = bisect_right(slots, seen, key=_order)
+            if position >= len(slots):
+                return
             slot = slots[position]
             position += 1
             if slot.live:
+                seen = slot.order
                 yield slot.value
 
     def __len__(self) -> int:
         return self._count
+
+
+_order = attrgetter("order")
 
 
 class NamedEntries(Generic[V]):
@@ -183,11 +207,14 @@ class NamedEntries(Generic[V]):
             raise self._duplicate(name)
         self._entries[name] = value
         undo_name = self._names.add(name)
+        live = True
 
         def undo() -> None:
-            if self._entries.get(name) is value:
+            nonlocal live
+            if live:
+                live = False
                 del self._entries[name]
-            undo_name()
+                undo_name()
 
         return undo
 

@@ -30,13 +30,18 @@ def logger_for(plugin: str) -> logging.Logger:
 
 def log_failure(failure: Failure) -> None:
     """Write the one record of a contained failure."""
+    error = failure.error
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - reporting must not fail, whatever was raised
+        text = "its message cannot be shown"
     logger_for(failure.plugin).error(
         "%s: %s: %s: %s",
         failure.plugin,
         failure.where,
-        type(failure.error).__name__,
-        failure.error,
-        exc_info=failure.error,
+        type(error).__name__,
+        text,
+        exc_info=error,
     )
 
 

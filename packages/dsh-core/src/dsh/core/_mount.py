@@ -8,25 +8,29 @@ interrupted: the driver compares the target again when it has finished.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import anyio
 import anyio.lowlevel
 
-from dsh.core._effects import AbandonedEffect, Effect
+from dsh.core._context import Context
+from dsh.core._effects import Effect
 from dsh.core._logging import Failure
 from dsh.core._plugins import Plugin, PluginDef, Service, service_key
-from dsh.core._services import Impl, Registration
-from dsh.core._waits import current_mount
-from dsh.core.errors import InactiveContextError, InvalidEffectError
+from dsh.core._services import Impl, Label, Registration
+from dsh.core._tasks import generator_body
+from dsh.core.errors import (
+    AbandonedError,
+    InactiveContextError,
+    InvalidEffectError,
+    InvalidPluginError,
+)
 
 if TYPE_CHECKING:
     from dsh.core._app import App
-    from dsh.core._context import Context
 
 
 class MountState(StrEnum):
@@ -53,15 +57,23 @@ class Target:
 class Mount:
     """One live instance of a plugin: its dependencies, configuration, state and effects."""
 
+    background: ClassVar[bool] = False
+    """A transition under way is never cancelled."""
+
     def __init__(
-        self, app: App, definition: PluginDef, parent: Mount | None, origin: Context, raw: object
+        self,
+        app: App,
+        definition: PluginDef,
+        parent: Mount | None,
+        origin: Context | None,
+        raw: object,
     ) -> None:
         self.app = app
         self.definition = definition
         self.name = definition.name
         """Display name; the loader may set the name of its row."""
         self.parent = parent
-        self.ctx = origin.derive(owner=self)
+        self.ctx = origin.derive(owner=self) if origin else Context(app, None, self, None, {})
         self.raw_config = raw
         self.config: object = None
         """The validated configuration of the last activation."""
@@ -84,7 +96,7 @@ class Mount:
         self._ending = False
         self._driving = False
         self._body: anyio.CancelScope | None = None
-        self._waiters: list[anyio.Event] = []
+        self._change: anyio.Event | None = None
 
     # -- what others ask ---------------------------------------------------------------------
 
@@ -129,8 +141,28 @@ class Mount:
         return False
 
     def uses(self, impl: Impl) -> bool:
-        """Whether this mount is loaded, or being loaded, with `impl`."""
-        return self.store.get(impl.key) is impl
+        """Whether this mount is loaded, or being loaded, with the registration of `impl`."""
+        held = self.store.get(impl.key)
+        return held is not None and held.origin is impl.origin
+
+    def injects(self, key: str) -> bool:
+        """Whether this mount declares that it uses `key`, optionally or not."""
+        return key in self.required or key in self.definition.injects
+
+    def readable(self, key: str, label: Label) -> Impl | None:
+        """Return what this mount may read under `key`: what it injects, or provides itself."""
+        impl = self.store.get(key)
+        if impl is None and self.injects(key) and key not in self.required:
+            impl = self.app.services.find(key, label)
+            if impl is not None and not impl.mount.provides_now:
+                impl = None
+        if impl is not None and impl.label == label:
+            return impl
+        for registration in self.impls:
+            own = registration.impl
+            if own.key == key and own.label == label and not own.withdrawn:
+                return own
+        return None
 
     def missing(self) -> list[str]:
         """Return the keys this mount waits for."""
@@ -157,6 +189,8 @@ class Mount:
 
     def require(self, *services: Any) -> None:
         """Add required services before the first activation (a deployment row may)."""
+        if self.state is MountState.DISPOSED:
+            return
         for service in services:
             key = service if isinstance(service, str) else service_key(service)
             self.required.setdefault(key, service)
@@ -172,9 +206,10 @@ class Mount:
             Exception: What the plugin's start or configuration raised.
             LifecycleDeadlock: The plugin waits for its own start.
         """
-        with self.app.waits.waiting(self, for_end=False):
-            while self.busy:
-                await self._changed()
+        if self.busy:
+            with self.app.waits.waiting(self, for_end=False):
+                while self.busy:
+                    await self._changed()
         if self.error is not None:
             raise self.error
         return self
@@ -184,6 +219,11 @@ class Mount:
         while self.state not in states:
             await self._changed()
         return self.state
+
+    async def stopping(self) -> None:
+        """Wait until what is loaded, or being loaded, is to be undone."""
+        while self.state in _RUNNING and self._desired() == self._loaded:
+            await self._changed()
 
     async def restart(self) -> None:
         """Unload and load again, and wait until that has settled.
@@ -196,10 +236,18 @@ class Mount:
 
     def request_restart(self) -> None:
         """Have the mount load again; also one that is loading now or has failed."""
-        if self._ending:
-            raise InactiveContextError("a restart", self.name, self.state.value)
+        self._check_restartable("a restart")
         self._seq += 1
         self.refresh()
+        self._wake()
+
+    def _check_restartable(self, what: str) -> None:
+        if self._ending:
+            raise InactiveContextError(what, self.name, self.state.value)
+        if self.definition.target is None:
+            raise InvalidPluginError(
+                f"the {self.name} is no plugin that could start again", hint="restart what is in it"
+            )
 
     async def update(self, config: object) -> None:
         """Apply a new configuration: through an update hook, else by a restart.
@@ -208,19 +256,24 @@ class Mount:
             ConfigError: The configuration does not fit; the mount keeps running with the old one.
             InactiveContextError: The mount is disposed.
         """
-        if self._ending:
-            raise InactiveContextError("an update", self.name, self.state.value)
+        self._check_restartable("an update")
         candidate = self.definition.validate(config)
-        self.raw_config = config
         hooks = tuple(self.update_hooks) if self.state is MountState.ACTIVE else ()
+        taken = False
 
         async def restart() -> None:
+            nonlocal taken
+            taken = True
+            self.raw_config = config
             await self.restart()
 
         step: Callable[[], Any] = restart
         for hook in reversed(hooks):
             step = _bind_hook(hook, candidate, step)
         await step()
+        if not taken:
+            # a hook has applied it live, so it is what a later restart begins with
+            self.raw_config = config
 
     def request_dispose(self) -> None:
         """Have the mount disposed; safe anywhere, returns at once."""
@@ -246,7 +299,7 @@ class Mount:
     def fail(self, error: Exception, where: str) -> None:
         """Record that something the plugin runs has broken, and unload it."""
         self.report(error, where)
-        if self._loaded is not None and not self._ending:
+        if self._loaded is not None and self.state in _RUNNING and not self._ending:
             self.error = error
             self._failed = self._loaded
             self.refresh()
@@ -268,6 +321,7 @@ class Mount:
             self._set_state(MountState.UNLOADING)
         elif want is not None and self.state in _IDLE:
             self._set_state(MountState.LOADING)
+        self._notify()
         self._wake()
 
     def _desired(self) -> Target | None:
@@ -304,7 +358,6 @@ class Mount:
             self.app.start_host(self._drive, f"mount {self.name}", self)
 
     async def _drive(self) -> None:
-        current_mount.set(self)
         try:
             with anyio.CancelScope(shield=True):
                 await anyio.lowlevel.checkpoint()
@@ -329,10 +382,14 @@ class Mount:
             await self._load(want)
         else:
             self._rest()
-            return False
+            # who watches the state may have asked for something meanwhile
+            return self._ending or self._desired() is not None
         return True
 
     def _rest(self) -> None:
+        if self._failed is not None and self._failed.seq != self._seq:
+            # the error is that of a start before the last restart or update
+            self.error = None
         state = MountState.FAILED if self.error is not None else MountState.PENDING
         self._set_state(state)
 
@@ -343,18 +400,15 @@ class Mount:
 
     async def _load(self, target: Target) -> None:
         self._set_state(MountState.LOADING)
-        self.store = {}
-        for key in self.required:
-            impl = self._usable(key)
-            if impl is not None:
-                self.store[key] = impl
+        found = {key: self.app.services.find(key, self.ctx.label(key)) for key in self.required}
+        self.store = {key: impl for key, impl in found.items() if impl is not None}
         self._loaded = target
         try:
             self.config = self.definition.validate(self.raw_config)
             with anyio.CancelScope() as self._body:
                 await self._run_body()
             if self._body.cancelled_caught:
-                raise AbandonedEffect(f"the start of {self.name!r} was given up at shutdown")
+                raise AbandonedError(f"the start of {self.name!r} was given up at shutdown")
         except Exception as error:  # noqa: BLE001 - the failure belongs to this mount alone
             self._failed = target
             self.error = error
@@ -363,35 +417,36 @@ class Mount:
             return
         finally:
             self._body = None
-        self.error = None
+        if self._failed != target:
+            # it is the failed one where something the start had set going has broken meanwhile
+            self.error = None
         if self._desired() == target:
             self._set_state(MountState.ACTIVE)
-            for registration in self.impls:
+            for registration in tuple(self.impls):
                 registration.notify()
 
     async def _run_body(self) -> None:
+        result = self._begin()
+        if inspect.isasyncgen(result):
+            steps = cast("AsyncGenerator[object, None]", result)
+            await self.ctx.enter(generator_body(steps, self.name), label=f"body of {self.name}")
+            return
+        if inspect.isawaitable(result):
+            result = await cast("Awaitable[object]", result)
+        self._add_cleanup(result)
+
+    def _begin(self) -> object:
+        """Call the function, or make the instance and call its `start`."""
         definition = self.definition
         if not definition.is_class:
-            await self._run_function(definition.target)
-            return
+            return definition.target(self.ctx, self.config)
         instance = cast("type[Plugin]", definition.target)(self.ctx)
         self.instance = instance
         if isinstance(instance, Service):
             self.ctx.provide(type(instance).service_type, instance)
         for spec in definition.listeners:
             spec.bind(self.ctx, instance)
-        self._add_cleanup(await instance.start())
-
-    async def _run_function(self, fn: Callable[..., Any]) -> None:
-        result = fn(self.ctx, self.config)
-        if inspect.isasyncgen(result):
-            generator = cast("AsyncGenerator[object, None]", result)
-            manager = asynccontextmanager(lambda: generator)
-            await self.ctx.enter(manager(), label=f"body of {self.name}")
-            return
-        if inspect.isawaitable(result):
-            result = await result
-        self._add_cleanup(result)
+        return instance.start()
 
     def _add_cleanup(self, result: object) -> None:
         if result is None or isinstance(result, Effect):
@@ -409,27 +464,42 @@ class Mount:
             self._body.cancel()
 
     async def _unload(self) -> None:
-        """Withdraw services and wait for their consumers, then unwind effects newest first."""
         if self._loaded is not None or self._effects:
             self._set_state(MountState.UNLOADING)
-        for registration in reversed(list(self.impls)):
-            await self.withdraw(registration)
-        while self._effects:
-            await self._unwind_last()
+        await self.unwind()
+        # what is left could not be waited for, and ends on its own
+        self._effects.clear()
         self.store = {}
         self.instance = None
-        self.update_hooks.clear()
         self._loaded = None
+
+    async def unwind(self) -> None:
+        """Withdraw services and wait for their consumers, then undo effects newest first."""
+        for registration in reversed(tuple(self.impls)):
+            await self.withdraw(registration)
+        for effect in reversed(self.effects):
+            if effect in self._effects:
+                await self._undo(effect)
+
+    async def _undo(self, effect: Effect) -> None:
+        try:
+            await effect.dispose()
+        except Exception as error:  # noqa: BLE001 - one failing cleanup strands nothing
+            self.report(error, f"cleanup of {effect.label}")
+            if not effect.disposed:
+                effect.request_dispose()
 
     async def withdraw(self, registration: Registration) -> None:
         """Take a service away and wait until every consumer has let go of it."""
+        impl = registration.impl
+        self.app.services.withdraw(impl)
+        for user in self.app.services.users(impl):
+            try:
+                await user.released(impl)
+            except Exception as error:  # noqa: BLE001 - teardown goes on whatever happens
+                self.report(error, f"waiting for {user.name} to let go of {impl.key}")
         if registration in self.impls:
             self.impls.remove(registration)
-        for user in self.app.services.withdraw(registration.impl):
-            try:
-                await user.released(registration.impl)
-            except Exception as error:  # noqa: BLE001 - teardown goes on whatever happens
-                self.report(error, f"waiting for {user.name} to let go of {registration.impl.key}")
 
     async def released(self, impl: Impl) -> None:
         """Wait until this mount is no longer loaded with `impl`."""
@@ -438,14 +508,6 @@ class Mount:
         with self.app.waits.waiting(self, for_end=False):
             while self.uses(impl):
                 await self._changed()
-
-    async def _unwind_last(self) -> None:
-        effect = next(reversed(self._effects))
-        try:
-            await effect.dispose()
-        except Exception as error:  # noqa: BLE001 - one failing cleanup strands nothing
-            self.report(error, f"cleanup of {effect.label}")
-        self._effects.pop(effect, None)
 
     # -- change notification -----------------------------------------------------------------
 
@@ -457,14 +519,14 @@ class Mount:
         self._notify()
 
     def _notify(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            waiter.set()
+        if self._change is not None:
+            self._change.set()
+            self._change = None
 
     async def _changed(self) -> None:
-        event = anyio.Event()
-        self._waiters.append(event)
-        await event.wait()
+        if self._change is None:
+            self._change = anyio.Event()
+        await self._change.wait()
 
     def start_active(self) -> None:
         """Be active at once: a scope has nothing to load."""
@@ -473,6 +535,29 @@ class Mount:
 
     def __repr__(self) -> str:
         return f"<Mount {self.name!r} {self.state.value}>"
+
+
+class MountEntry(Effect):
+    """The parent's effect that stands for a mount; it is over when the mount is."""
+
+    __slots__ = ("_child",)
+
+    def __init__(self, parent: Mount, child: Mount) -> None:
+        super().__init__(parent, f"mount {child.name}")
+        self._child = child
+
+    @property
+    def is_sync(self) -> bool:
+        """False: the end of a mount takes a task of its own."""
+        return False
+
+    async def dispose(self) -> None:
+        """Dispose the mount and wait for its end."""
+        await self._child.dispose()
+
+    def request_dispose(self) -> None:
+        """Have the mount disposed."""
+        self._child.request_dispose()
 
 
 def _bind_hook(
@@ -486,4 +571,5 @@ def _bind_hook(
 
 _ACCEPTING = frozenset({MountState.PENDING, MountState.ACTIVE})
 _MOVING = frozenset({MountState.LOADING, MountState.UNLOADING})
+_RUNNING = frozenset({MountState.LOADING, MountState.ACTIVE})
 _IDLE = frozenset({MountState.PENDING, MountState.FAILED})

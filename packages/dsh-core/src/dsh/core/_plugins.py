@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -19,7 +19,7 @@ from typing import (
     overload,
 )
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 from typing_extensions import TypeForm
 
 from dsh.core.errors import ConfigError, InvalidPluginError, MissingServiceError
@@ -186,7 +186,7 @@ class PluginDef:
     injects: Mapping[str, Inject[Any]]
     listeners: tuple[ListenerSpec, ...] = ()
     is_class: bool = False
-    passes_raw_config: bool = field(default=False)
+    passes_raw_config: bool = False
     """A function without a model receives its configuration as it was given."""
 
     def validate(self, raw: object) -> object:
@@ -206,9 +206,6 @@ class PluginDef:
             return raw
         if not raw and _gives_defaults(model):
             return model.model_construct()
-        # pydantic is loaded by now; its error class is only needed here
-        from pydantic import ValidationError
-
         try:
             return model.model_validate({} if raw is None else raw)
         except ValidationError as error:
@@ -223,7 +220,7 @@ def _gives_defaults(model: type[BaseModel]) -> bool:
     return not decorators.model_validators and not decorators.root_validators
 
 
-def _issues(error: Any) -> list[str]:
+def _issues(error: ValidationError) -> list[str]:
     lines: list[str] = []
     for item in error.errors(include_url=False, include_input=False):
         path = ".".join(str(part) for part in item["loc"]) or "config"
@@ -242,7 +239,12 @@ def definition_of(plugin: Any) -> PluginDef:
             return _class_definition(plugin)
         raise InvalidPluginError(f"{plugin!r} is no plugin", hint="derive from dsh.core.Plugin")
     if callable(plugin):
-        return _function_definition(plugin)
+        return function_definition(
+            plugin,
+            _function_name(plugin),
+            getattr(plugin, "injects", ()),
+            getattr(plugin, "Config", None),
+        )
     raise InvalidPluginError(
         f"{plugin!r} is no plugin", hint="mount a Plugin class or a function taking (ctx, config)"
     )
@@ -256,18 +258,31 @@ def _class_definition(cls: type[Plugin]) -> PluginDef:
         raise InvalidPluginError(
             f"{cls.__name__} is abstract and cannot be mounted", hint="mount a provider of it"
         )
+    if issubclass(cls, Service) and not hasattr(cls, "service_key"):
+        raise InvalidPluginError(
+            f"service {cls.__name__} has no key", hint='say key="..." on its interface'
+        )
     from dsh.core._on import listeners_of
 
     definition = PluginDef(
         target=cls,
         name=cls.name,
         config_model=getattr(cls, "Config", None),
-        injects={item.key: item for item in _injects(cls)},
+        injects=_by_key(_injects(cls)),
         listeners=listeners_of(cls),
         is_class=True,
     )
     cls.__dsh_definition__ = definition  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
     return definition
+
+
+def _by_key(items: Iterable[Inject[Any]]) -> dict[str, Inject[Any]]:
+    """Index by key; what one attribute requires is required, whatever another says."""
+    found: dict[str, Inject[Any]] = {}
+    for item in items:
+        if item.key not in found or not item.optional:
+            found[item.key] = item
+    return found
 
 
 def _injects(cls: type[Plugin]) -> list[Inject[Any]]:
@@ -281,15 +296,15 @@ def _injects(cls: type[Plugin]) -> list[Inject[Any]]:
     return list(found.values())
 
 
-def _function_definition(fn: Any) -> PluginDef:
-    model = getattr(fn, "Config", None)
-    required = cast("tuple[Any, ...]", getattr(fn, "injects", ()))
-    items = [Inject[Any](service, optional=False) for service in required]
+def function_definition(
+    fn: PluginFunction, name: str, injects: Iterable[Any], model: type[BaseModel] | None
+) -> PluginDef:
+    """Describe a plugin that is a function and requires the services `injects`."""
     return PluginDef(
         target=fn,
-        name=kebab(_function_name(fn)),
+        name=kebab(name),
         config_model=model,
-        injects={item.key: item for item in items},
+        injects=_by_key(Inject[Any](service, optional=False) for service in injects),
         passes_raw_config=model is None,
     )
 

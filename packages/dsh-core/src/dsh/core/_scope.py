@@ -34,12 +34,15 @@ class Scope:
         self._mount = mount
 
     def rebind(self, parent: object) -> None:
-        """Name another parent; only the scope that opened the key may.
+        """Name another parent for the key.
 
         Raises:
-            ScopeError: The link would form a cycle.
+            ScopeError: The link would form a cycle, or the parent is no scope key.
+            InactiveContextError: The scope has ended.
         """
-        bind_parent(self.key, parent, again=True)
+        check_key(parent)
+        self._mount.check_accepting("a scope's parent")
+        self._mount.app.link_scope(self.key, parent, again=True)
 
     async def dispose(self) -> None:
         """End the scope; every caller waits for the same end."""
@@ -98,14 +101,12 @@ def check_key(key: object) -> None:
     """Refuse what cannot identify a scope.
 
     Raises:
-        ScopeError: The key is a plain value, or cannot be referenced weakly.
+        ScopeError: The key is nothing, or compared by value.
     """
-    if key is None or isinstance(key, str | bytes | int | float | tuple):
-        raise ScopeError(f"{key!r} is no scope key", hint="use an object compared by identity")
-    try:
-        hash(key)
-    except TypeError as error:
-        raise ScopeError(f"{key!r} is no scope key: {error}") from error
+    if key is None or type(key).__eq__ is not object.__eq__:
+        raise ScopeError(
+            f"{key!r} is no scope key", hint="use an object that is compared by identity"
+        )
 
 
 def _parent_of(key: object) -> object | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dsh.core._effects import Effect
+from dsh.core._plugins import service_key
 from dsh.core.errors import ServiceConflictError, ServiceOwnershipError
 
 if TYPE_CHECKING:
@@ -21,18 +22,55 @@ Predicate: TypeAlias = "Callable[[Context], bool]"
 class Impl:
     """One provided value. The token is unique per registration, so a re-provide is a change."""
 
-    __slots__ = ("check", "key", "label", "mount", "token", "value", "withdrawn")
+    __slots__ = (
+        "check",
+        "interface",
+        "key",
+        "label",
+        "mount",
+        "origin",
+        "token",
+        "value",
+        "withdrawn",
+    )
 
     def __init__(
-        self, key: str, label: Label, value: object, mount: Mount, check: Predicate | None
+        self,
+        interface: type[Any],
+        label: Label,
+        value: object,
+        mount: Mount,
+        check: Predicate | None,
     ) -> None:
-        self.key = key
+        self.interface = interface
+        self.key = service_key(interface)
         self.label = label
-        self.value = value
         self.mount = mount
         self.check = check
+        self.value = self.checked(value)
         self.token = mount.app.next_token()
         self.withdrawn = False
+        self.origin: Impl = self
+        """What the registration began with; consumers of any of its values use this."""
+
+    def checked(self, value: object) -> object:
+        """Return `value` if it may be provided under this key.
+
+        Raises:
+            TypeError: It is no instance of the interface.
+        """
+        if not isinstance(value, self.interface):
+            raise TypeError(
+                f"{self.mount.name!r} provides {value!r} as {self.key!r}, which must be a "
+                f"{type_name(self.interface)}"
+            )
+        return value
+
+    def successor(self, value: object) -> Impl:
+        """Return the same registration with another value and a token of its own."""
+        heir = Impl(self.interface, self.label, value, self.mount, self.check)
+        heir.origin = self.origin
+        return heir
 
     def available_to(self, consumer: Context) -> bool:
         """Whether `consumer` may be loaded with this value now."""
@@ -52,10 +90,15 @@ class Registration(Effect):
 
     __slots__ = ("_impl",)
 
+    patient = True
+
     def __init__(self, mount: Mount, impl: Impl) -> None:
         super().__init__(mount, f"provide {impl.key}")
-        self.patient = True
         self._impl = impl
+        self.collect(self._withdraw)
+
+    async def _withdraw(self) -> None:
+        await self.mount.withdraw(self)
 
     @property
     def impl(self) -> Impl:
@@ -63,23 +106,29 @@ class Registration(Effect):
         return self._impl
 
     def replace(self, value: object, *, reload: bool = False) -> None:
-        """Swap the value in place.
+        """Swap the value.
 
         Args:
             value: The new value; an instance of the same interface.
-            reload: Also unload and reload every consumer, as a new provider would.
+            reload: Also unload and reload every consumer, as a new provider would; until it has
+                let go, a consumer keeps the value it was loaded with. Without it, consumers see
+                the new value at their next read.
 
         Raises:
+            TypeError: `value` is no instance of the interface.
             ServiceOwnershipError: The service has been withdrawn.
         """
-        if self._impl.withdrawn:
+        impl = self._impl
+        if impl.withdrawn:
             raise ServiceOwnershipError(
-                f"service {self._impl.key!r} of {self.mount.name!r} has been withdrawn"
+                f"service {impl.key!r} of {self.mount.name!r} has been withdrawn"
             )
-        self._impl.value = value
         if reload:
-            self._impl.token = self.mount.app.next_token()
+            self._impl = impl.successor(value)
+            self.mount.app.services.swap(self._impl)
             self.notify()
+        else:
+            impl.value = impl.checked(value)
 
     def notify(self) -> None:
         """Have every dependent look at this service again, after its availability changed."""
@@ -110,21 +159,25 @@ class ServiceTable:
             raise ServiceConflictError(impl.key, present.mount.name, impl.mount.name)
         self._impls[impl.key, impl.label] = impl
 
-    def withdraw(self, impl: Impl) -> list[Mount]:
-        """Take a registration out and return the mounts that were loaded with it."""
-        if impl.withdrawn:
-            return []
-        impl.withdrawn = True
-        if self._impls.get((impl.key, impl.label)) is impl:
+    def swap(self, impl: Impl) -> None:
+        """Put a registration's next value in the place of its last."""
+        self._impls[impl.key, impl.label] = impl
+
+    def withdraw(self, impl: Impl) -> None:
+        """Take a registration out and have its dependents look again."""
+        if not impl.withdrawn:
+            impl.withdrawn = True
             del self._impls[impl.key, impl.label]
-        users = [m for m in self._dependents.get(impl.key, ()) if m.uses(impl)]
-        self.notify(impl.key, impl.label)
-        return users
+            self.notify(impl.key, impl.label)
+
+    def users(self, impl: Impl) -> list[Mount]:
+        """Return the mounts that are loaded with `impl`."""
+        return [mount for mount in self._dependents.get(impl.key, ()) if mount.uses(impl)]
 
     def notify(self, key: str, label: Label) -> None:
         """Have the dependents of a key in one realm recompute their target."""
         for mount in list(self._dependents.get(key, ())):
-            if mount.ctx.label(key) is label or mount.ctx.label(key) == label:
+            if mount.ctx.label(key) == label:
                 mount.refresh()
 
     def depend(self, mount: Mount, key: str) -> None:
@@ -134,7 +187,10 @@ class ServiceTable:
     def undepend(self, mount: Mount) -> None:
         """Remove `mount` from the index."""
         for key in mount.required:
-            self._dependents.get(key, {}).pop(mount, None)
+            dependents = self._dependents.get(key, {})
+            dependents.pop(mount, None)
+            if not dependents:
+                self._dependents.pop(key, None)
 
     def keys(self) -> list[str]:
         """Return the keys that have a registration in the root realm, sorted."""

@@ -6,11 +6,13 @@ Each gets a task of its own in the app's flat task group, so that any task may a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import anyio
+
+from dsh.core.errors import InvalidPluginError, ResourceEndedError
 
 if TYPE_CHECKING:
     from dsh.core._mount import Mount
@@ -69,12 +71,11 @@ class Outcome(Generic[T]):
 class Host:
     """A background function with its own cancel scope, shielded from everything but its owner."""
 
-    __slots__ = ("_fn", "_scope", "_started", "done")
+    __slots__ = ("_fn", "_scope", "done")
 
     def __init__(self, fn: Callable[[], Awaitable[object]]) -> None:
         self._fn = fn
         self._scope = anyio.CancelScope(shield=True)
-        self._started = False
         self.done: Outcome[None] = Outcome()
 
     async def run(self) -> None:
@@ -100,11 +101,12 @@ class Host:
 class Resident(Generic[T]):
     """An asynchronous context manager that is entered and left by a task of its own."""
 
-    __slots__ = ("_manager", "_mount", "_stop", "ended", "entered")
+    __slots__ = ("_manager", "_mount", "_scope", "_stop", "ended", "entered")
 
     def __init__(self, mount: Mount, manager: AbstractAsyncContextManager[T]) -> None:
         self._mount = mount
         self._manager = manager
+        self._scope = anyio.CancelScope(shield=True)
         self._stop = anyio.Event()
         self.entered: Outcome[T] = Outcome()
         self.ended: Outcome[None] = Outcome()
@@ -112,20 +114,71 @@ class Resident(Generic[T]):
     async def run(self) -> None:
         """Enter, stay until `leave()`, exit. An end nobody asked for fails the mount."""
         try:
-            with anyio.CancelScope(shield=True):
+            with self._scope:
+                if self._scope.cancel_called:
+                    # abandoned before it began
+                    return
                 async with self._manager as value:
                     self.entered.succeed(value)
-                    await self._stop.wait()
+                    # what was entered all the same is left as always, not by an exception
+                    if not self._stop.is_set():
+                        await self._stop.wait()
+            if not self._stop.is_set():
+                self._break(ResourceEndedError("it ended before it was asked to"))
         except Exception as error:  # noqa: BLE001 - delivered to the owner
-            asked = self._stop.is_set() or not self.entered.settled
-            self.entered.fail(error)
-            self.ended.fail(error)
-            if not asked:
-                self._mount.fail(error, "a resource of the plugin broke")
+            if not self.entered.settled:
+                self.entered.fail(error)
+            elif self._stop.is_set():
+                self.ended.fail(error)
+            else:
+                self._break(error)
         finally:
             self.ended.succeed(None)
+
+    def _break(self, error: Exception) -> None:
+        self._mount.fail(error, "a resource of the plugin broke")
 
     async def leave(self) -> None:
         """Ask for the exit and wait for it; raises what the exit raised."""
         self._stop.set()
-        await self.ended.wait()
+        try:
+            await self.ended.wait()
+        finally:
+            # where the wait was given up, the exit must not linger
+            self._scope.cancel()
+
+    def abandon(self) -> None:
+        """Stop entering, or leave at once: nobody waits for the value any more."""
+        self._stop.set()
+        if not self.entered.settled:
+            self._scope.cancel()
+
+
+@asynccontextmanager
+async def generator_body(
+    steps: AsyncGenerator[object, None], name: str
+) -> AsyncGenerator[None, None]:
+    """Run a plugin's generator: up to its one `yield` to enter, the rest to leave.
+
+    Raises:
+        InvalidPluginError: It ends without a `yield`, or has a second one.
+    """
+    async with aclosing(steps):
+        try:
+            await anext(steps)
+        except StopAsyncIteration:
+            raise InvalidPluginError(f"the generator of {name!r} ended without a yield") from None
+        try:
+            try:
+                yield
+            except BaseException as error:  # noqa: BLE001 - the generator decides what to do
+                # what a scope inside the generator has cancelled is for that scope to catch
+                await steps.athrow(error)
+            else:
+                await anext(steps)
+        except StopAsyncIteration:
+            return
+        raise InvalidPluginError(
+            f"the generator of {name!r} has a second yield",
+            hint="what follows the first is teardown",
+        )

@@ -14,6 +14,9 @@ Each class carries a stable `code`; the wording of messages may change, codes do
     ├── EventModeError            WRONG_EVENT_MODE      (also a TypeError)
     ├── NextCalledTwice           NEXT_CALLED_TWICE
     ├── LifecycleDeadlock         LIFECYCLE_DEADLOCK
+    ├── AbandonedError            TEARDOWN_TIMEOUT
+    ├── ResourceEndedError        RESOURCE_ENDED
+    ├── AppStateError             APP_NOT_RUNNING, APP_ENTERED
     ├── ScopeError                INVALID_SCOPE
     ├── PluginLoadError           PLUGIN_LOAD
     └── NotJsonError              NOT_JSON, JSON_TOO_DEEP (also a ValueError)
@@ -25,6 +28,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 __all__ = [
+    "AbandonedError",
+    "AppStateError",
     "ConfigError",
     "DshError",
     "EventDeclarationError",
@@ -37,6 +42,7 @@ __all__ = [
     "NextCalledTwice",
     "NotJsonError",
     "PluginLoadError",
+    "ResourceEndedError",
     "ScopeError",
     "ServiceConflictError",
     "ServiceOwnershipError",
@@ -93,6 +99,7 @@ class MissingServiceError(DshError, LookupError):
             super().__init__(
                 f"{reader!r} reads required service {key!r} while it is not active",
                 code="INACTIVE_SERVICE",
+                hint="app.explain() says why",
             )
 
 
@@ -177,6 +184,25 @@ class LifecycleDeadlock(DshError):
             "this wait would never end: " + " waits for ".join(repr(name) for name in chain),
             hint="use request_dispose() where the end need not be awaited",
         )
+
+
+class AbandonedError(DshError):
+    """A cleanup, a set-up or a start took longer than its grace and was given up."""
+
+    code = "TEARDOWN_TIMEOUT"
+
+
+class ResourceEndedError(DshError):
+    """A resource or generator body of a plugin ended before it was asked to."""
+
+    code = "RESOURCE_ENDED"
+
+
+class AppStateError(DshError):
+    """An app was used outside its `async with` block, or entered a second time."""
+
+    code = "APP_NOT_RUNNING"
+    ENTERED = "APP_ENTERED"
 
 
 class ScopeError(DshError, ValueError):

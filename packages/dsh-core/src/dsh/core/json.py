@@ -119,7 +119,7 @@ def _scalar(value: object, path: str) -> object:
         if not math.isfinite(cast("float", value)):
             raise NotJsonError(f"{path} is not JSON: non-finite number")
         return value
-    if isinstance(value, Mapping) or kind is list or kind is tuple:
+    if isinstance(value, Mapping | list | tuple):
         return _CONTAINER
     raise NotJsonError(f"{path} is not JSON: {kind.__name__}")
 
@@ -135,7 +135,7 @@ def _shell(
                 raise NotJsonError(f"{path} is not JSON: key {key!r} is not a string")
             _text(key, path)
         return {}, pairs
-    return [], list(enumerate(cast("list[object]", value)))
+    return [], list(enumerate(cast("list[object] | tuple[object, ...]", value)))
 
 
 def _text(value: str, path: str) -> str:

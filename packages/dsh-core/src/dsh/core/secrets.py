@@ -51,7 +51,10 @@ class SecretsFilter(logging.Filter):
         """Rewrite the record in place where it shows a secret; never drops a record."""
         if _pattern is None:
             return True
-        message = record.getMessage()
+        try:
+            message = record.getMessage()
+        except Exception:  # noqa: BLE001 - the handler reports what cannot be formatted
+            message = ""
         if contains(message):
             record.msg, record.args = redact(message), ()
         text = record.exc_text
