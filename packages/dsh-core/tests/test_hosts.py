@@ -18,6 +18,7 @@ from dsh.core import (
     InvalidPluginError,
     MountState,
     Plugin,
+    ProcessExitError,
     ResourceEndedError,
     Service,
     inject,
@@ -408,3 +409,24 @@ async def test_a_slow_start_may_watch_for_its_end_and_leave_early() -> None:
         with anyio.fail_after(5):
             await mount.dispose()
     assert log == ["left early"]
+
+
+async def test_code_that_ends_the_process_is_a_failure_of_its_plugin() -> None:
+    async def leaves() -> None:
+        raise SystemExit(7)
+
+    async def starting(ctx: Context, config: object) -> None:
+        raise SystemExit(7)
+
+    async def running(ctx: Context, config: object) -> None:
+        ctx.spawn(leaves, on_error="fail")
+        ctx.defer(leaves)
+
+    async with App() as app:
+        with anyio.fail_after(5):
+            for plugin in (starting, running):
+                mount = app.mount(plugin)
+                await mount.wait_state(MountState.FAILED)
+                assert isinstance(mount.error, ProcessExitError)
+                assert "7" in str(mount.error)
+                await mount.dispose()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import anyio
 
-from dsh.core._tasks import Host
+from dsh.core._tasks import Host, failure_of
 from dsh.core._waits import current_work
 from dsh.core.errors import AbandonedError, InvalidEffectError
 
@@ -412,8 +412,8 @@ async def _collect(cleanup: Cleanup, errors: list[Exception]) -> None:
         result = cleanup()
         if inspect.isawaitable(result):
             await result
-    except Exception as error:  # noqa: BLE001 - one failing cleanup strands nothing
-        errors.append(error)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - one failing cleanup strands nothing
+        errors.append(failure_of(error))
 
 
 def raise_all(message: str, errors: list[Exception]) -> None:

@@ -21,7 +21,7 @@ from dsh.core._effects import Effect
 from dsh.core._logging import Failure
 from dsh.core._plugins import Plugin, PluginDef, Service, service_key
 from dsh.core._services import Impl, Label, Registration
-from dsh.core._tasks import generator_body
+from dsh.core._tasks import failure_of, generator_body
 from dsh.core.errors import (
     AbandonedError,
     InactiveContextError,
@@ -409,7 +409,8 @@ class Mount:
                 await self._run_body()
             if self._body.cancelled_caught:
                 raise AbandonedError(f"the start of {self.name!r} was given up at shutdown")
-        except Exception as error:  # noqa: BLE001 - the failure belongs to this mount alone
+        except (Exception, SystemExit) as raised:  # noqa: BLE001 - it is this mount's alone
+            error = failure_of(raised)
             self._failed = target
             self.error = error
             self.report(error, "start")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import anyio
 
-from dsh.core.errors import InvalidPluginError, ResourceEndedError
+from dsh.core.errors import InvalidPluginError, ProcessExitError, ResourceEndedError
 
 if TYPE_CHECKING:
     from dsh.core._mount import Mount
@@ -68,6 +68,15 @@ class Outcome(Generic[T]):
         return cast("T", self._value)
 
 
+def failure_of(error: Exception | SystemExit) -> Exception:
+    """Return what to report: code that ends the process would take the whole app along."""
+    if isinstance(error, SystemExit):
+        failure = ProcessExitError(f"the code tried to end the process (status {error.code!r})")
+        failure.__cause__ = error
+        return failure
+    return error
+
+
 class Host:
     """A background function with its own cancel scope, shielded from everything but its owner."""
 
@@ -83,8 +92,8 @@ class Host:
         try:
             with self._scope:
                 await self._fn()
-        except Exception as error:  # noqa: BLE001 - delivered to the owner through `done`
-            self.done.fail(error)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - delivered through `done`
+            self.done.fail(failure_of(error))
         finally:
             self.done.succeed(None)
 
@@ -125,7 +134,8 @@ class Resident(Generic[T]):
                         await self._stop.wait()
             if not self._stop.is_set():
                 self._break(ResourceEndedError("it ended before it was asked to"))
-        except Exception as error:  # noqa: BLE001 - delivered to the owner
+        except (Exception, SystemExit) as raised:  # noqa: BLE001 - delivered to the owner
+            error = failure_of(raised)
             if not self.entered.settled:
                 self.entered.fail(error)
             elif self._stop.is_set():

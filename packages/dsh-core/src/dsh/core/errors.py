@@ -15,6 +15,7 @@ Each class carries a stable `code`; the wording of messages may change, codes do
     ├── NextCalledTwice           NEXT_CALLED_TWICE
     ├── LifecycleDeadlock         LIFECYCLE_DEADLOCK
     ├── AbandonedError            TEARDOWN_TIMEOUT
+    ├── ProcessExitError          PROCESS_EXIT
     ├── ResourceEndedError        RESOURCE_ENDED
     ├── AppStateError             APP_NOT_RUNNING, APP_ENTERED
     ├── ScopeError                INVALID_SCOPE
@@ -42,6 +43,7 @@ __all__ = [
     "NextCalledTwice",
     "NotJsonError",
     "PluginLoadError",
+    "ProcessExitError",
     "ResourceEndedError",
     "ScopeError",
     "ServiceConflictError",
@@ -68,7 +70,7 @@ class DshError(Exception):
             self.code = code
 
     def __str__(self) -> str:
-        return self.message if self.hint is None else f"{self.message}; {self.hint}"
+        return self.message if self.hint is None else f"{self.message.rstrip('.;')}; {self.hint}"
 
 
 class InactiveContextError(DshError):
@@ -190,6 +192,12 @@ class AbandonedError(DshError):
     """A cleanup, a set-up or a start took longer than its grace and was given up."""
 
     code = "TEARDOWN_TIMEOUT"
+
+
+class ProcessExitError(DshError):
+    """A plugin's code tried to end the process; that is the plugin's failure alone."""
+
+    code = "PROCESS_EXIT"
 
 
 class ResourceEndedError(DshError):
