@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio.lowlevel
 import pytest
@@ -203,6 +204,9 @@ async def test_output_is_asked_for_and_corrected_by_any_loop() -> None:
         assert isinstance(prompt, UserMessage)
         assert prompt.content[0] == TextBlock("Where?")
         assert '"required": ["x", "y"]' in str(prompt.content[1])
+        instruction = prompt.content[1]
+        assert isinstance(instruction, TextBlock)
+        assert instruction.text.startswith("\n\nGive your final answer")
         corrections = [e.data for e in agent.session.events if isinstance(e.data, SteeringMessage)]
         assert "no JSON value" in str(corrections[0].content)
         assert "y: Field required" in str(corrections[1].content)
@@ -215,6 +219,27 @@ async def test_output_that_never_fits_says_what_was_wrong() -> None:
         assert caught.value.violations == ("the answer holds no JSON value",)
         assert caught.value.outcome.text == "b"
         assert agent.replies == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("output", "place"),
+    [
+        ({"type": "strng"}, '#/type names no type: "strng"'),
+        ({"items": {"$ref": "#/$defs/missing"}}, "#/items/$ref points at nothing"),
+        ({"properties": {"a": {"pattern": "("}}}, "#/properties/a/pattern is no valid regular"),
+        (Callable[[], int], "has no JSON Schema"),
+    ],
+)
+async def test_a_bad_output_schema_is_refused_before_anything_is_sent(
+    output: Any, place: str
+) -> None:
+    async with tiny("a") as agent:
+        with pytest.raises(AgentFault) as caught:
+            await agent.ask("Where?", output=output)
+        assert caught.value.code == AgentFault.INVALID_SCHEMA
+        assert place in str(caught.value)
+        assert agent.replies == ["a"]
+        assert not any(isinstance(e.data, UserMessage) for e in agent.session.events)
 
 
 async def test_a_run_follows_one_turn() -> None:

@@ -183,6 +183,8 @@ class Agent(ABC):
         Raises:
             TurnFailed: The turn did not complete; `error.outcome` tells how it ended.
             OutputInvalid: No answer fitted `output`.
+            AgentFault: `output` is no valid JSON Schema or has none (`INVALID_SCHEMA`); nothing
+                was sent.
             AgentDisposed: The agent was disposed before the prompt's turn came.
         """
         if output is not None:

@@ -14,13 +14,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from dsh.agent._agent import Agent, failure_of
 from dsh.agent._outcome import text_of
 from dsh.agent._schema import violations
+from dsh.agent._schema_faults import faults
 from dsh.agent._types import ContinuationDecision, Continue, HookContext, Prompt, Stop, blocks_of
-from dsh.agent.errors import OutputInvalid
+from dsh.agent.errors import AgentFault, OutputInvalid
 from dsh.agent.events import TurnContinuation
 from dsh.core import JsonValue, Next, NotJsonError
 from dsh.core import json as djson
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 _SOURCE: Final = PluginSource("agent-output")
 _FENCE: Final = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
 _INSTRUCTION: Final = (
-    "Give your final answer as one JSON value and nothing else: no other words, no code fence. "
+    # a provider may join text blocks as they are: the blank line keeps the two texts apart
+    "\n\nGive your final answer as one JSON value and nothing else: no other words, no code fence. "
     "It has to be valid against this JSON Schema:\n{schema}"
 )
 _CORRECTION: Final = (
@@ -84,11 +86,19 @@ class TypeShape(Shape):
     """The shape of a type that pydantic understands."""
 
     def __init__(self, kind: type[object]) -> None:
-        self._adapter: TypeAdapter[object] = TypeAdapter(kind)
+        try:
+            self._adapter: TypeAdapter[object] = TypeAdapter(kind)
+            self._schema = self._adapter.json_schema()
+        except PydanticUserError as error:
+            raise AgentFault(
+                f"the output type {kind!r} has no JSON Schema: {error.message}",
+                code=AgentFault.INVALID_SCHEMA,
+                hint="ask for a pydantic model, a dataclass, or a type made of JSON's types",
+            ) from error
 
     def schema(self) -> Mapping[str, Any]:
         """Return the type's JSON Schema."""
-        return self._adapter.json_schema()
+        return self._schema
 
     def accept(self, value: JsonValue) -> object:
         """Return an instance of the type."""
@@ -103,6 +113,13 @@ class SchemaShape(Shape):
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = cast("dict[str, JsonValue]", djson.check(schema, where="output schema"))
+        problems = faults(self._schema)
+        if problems:
+            raise AgentFault(
+                "the output schema is not valid: " + "; ".join(problems),
+                code=AgentFault.INVALID_SCHEMA,
+                hint="correct the JSON Schema at the named places; `$ref` can only point into it",
+            )
 
     def schema(self) -> Mapping[str, Any]:
         """Return the schema as given."""

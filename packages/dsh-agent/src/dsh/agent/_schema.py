@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
+from urllib.parse import unquote
 
 from dsh.core import JsonValue
 
@@ -30,6 +31,27 @@ def violations(schema: Mapping[str, Any], value: object) -> tuple[str, ...]:
     check = _Check(schema)
     check.walk(schema, cast("JsonValue", value), "$", 0)
     return tuple(check.found[:_MAX_REPORTED])
+
+
+def follow(root: JsonSchema, ref: str) -> JsonValue:
+    """Return what a reference of the form `#` or `#/a/b/0` points at.
+
+    Raises:
+        LookupError: It points at nothing, or out of the schema.
+    """
+    start, *parts = ref.split("/")
+    if start != "#":
+        raise LookupError(ref)
+    node = cast("JsonValue", root)
+    for part in parts:
+        key = unquote(part).replace("~1", "/").replace("~0", "~")
+        if isinstance(node, Mapping):
+            node = node[key]
+        elif isinstance(node, list) and key.isdecimal():
+            node = node[int(key)]
+        else:
+            raise LookupError(ref)
+    return node
 
 
 class _Check:
@@ -72,23 +94,20 @@ class _Check:
         return not inner.found
 
     def resolve(self, ref: str) -> Schema:
-        node: JsonValue = cast("JsonValue", self.root)
         if not ref.startswith("#"):
             return True
-        for part in ref[1:].split("/")[1:]:
-            key = part.replace("~1", "/").replace("~0", "~")
-            if not isinstance(node, Mapping) or key not in node:
-                return False
-            node = node[key]
-        return _schema(node)
+        try:
+            return _schema(follow(self.root, ref))
+        except LookupError:
+            return False
 
     def own_type(self, schema: JsonSchema, value: JsonValue, path: str) -> None:
         wanted = schema.get("type")
         names = [wanted] if isinstance(wanted, str) else wanted
         if not isinstance(names, list) or not names:
             return
-        known = [name for name in names if isinstance(name, str) and name in _TYPES]
-        if known and not any(_TYPES[name](value) for name in known):
+        known = [name for name in names if isinstance(name, str) and name in TYPES]
+        if known and not any(TYPES[name](value) for name in known):
             self.say(path, f"must be {' or '.join(known)}, not {_type_name(value)}")
 
     def fixed(self, schema: JsonSchema, value: JsonValue, path: str) -> None:
@@ -198,7 +217,7 @@ def _is_integer(value: object) -> bool:
     return _is_number(value) and float(cast("float", value)).is_integer()
 
 
-_TYPES: Final[Mapping[str, Callable[[object], bool]]] = {
+TYPES: Final[Mapping[str, Callable[[object], bool]]] = {
     "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
     "integer": _is_integer,
@@ -218,6 +237,6 @@ _BOUNDS: Final[Mapping[str, tuple[Callable[[float, float], bool], str]]] = {
 
 def _type_name(value: JsonValue) -> str:
     for name in ("boolean", "integer", "number", "string", "array", "object"):
-        if _TYPES[name](value):
+        if TYPES[name](value):
             return name
     return "null"

@@ -39,6 +39,8 @@ class AgentFault(DshError):
     """A listener of a decision event returned something that is not a decision."""
     TURN_FAILED: ClassVar[str] = "TURN_FAILED"
     """A turn that was waited for did not complete."""
+    INVALID_SCHEMA: ClassVar[str] = "INVALID_SCHEMA"
+    """What `output` asks for is no valid JSON Schema; nothing was sent to the model."""
     OUTPUT_INVALID: ClassVar[str] = "OUTPUT_INVALID"
     """The model gave no answer of the requested shape within the allowed retries."""
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
+from contextvars import Context, copy_context
 from dataclasses import dataclass
+from threading import Thread
 from typing import Any
 
-from anyio import to_thread
+from anyio import Event, from_thread, to_thread
+from anyio.lowlevel import current_token
 
 from dsh.tools.errors import ToolOutputError
 
@@ -32,7 +36,9 @@ async def call_body(function: Callable[..., Any], inline: bool, *args: Any, **kw
     """Call `function` and return what it returns or, if that can be awaited, what it comes to.
 
     A synchronous function runs in a worker thread unless `inline`. When the call is cancelled
-    the thread is abandoned: nothing waits for it, and what it returns is dropped.
+    the thread is abandoned: nothing waits for it, neither the end of the loop nor that of the
+    process, and what it returns is dropped. As many calls run at once as anyio's default thread
+    limiter allows, abandoned ones not counted.
 
     Raises:
         ToolOutputError: The body tried to end the process.
@@ -48,16 +54,42 @@ async def call_body(function: Callable[..., Any], inline: bool, *args: Any, **kw
 
 
 async def _in_thread(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    def work() -> _Outcome:
+    """Run `function` in a daemon thread of its own.
+
+    anyio's worker threads are joined when the loop or the interpreter ends, so one body that
+    blocks for ever would keep the process alive; a daemon thread keeps nothing alive.
+    """
+    token = current_token()
+    context = _context_of_thread()
+    ended = Event()
+    outcome = _Outcome()
+
+    def work() -> None:
+        nonlocal outcome
         # SystemExit and StopIteration must not travel through an event loop's future
         try:
-            return _Outcome(function(*args, **kwargs))
+            outcome = _Outcome(context.run(function, *args, **kwargs))
         except BaseException as error:  # noqa: BLE001 - raised again below, in the caller's task
-            return _Outcome(error=error)
+            outcome = _Outcome(error=error)
+        with suppress(RuntimeError):  # the loop has ended: nobody is left to be told
+            from_thread.run_sync(ended.set, token=token)
 
-    outcome = await to_thread.run_sync(work, abandon_on_cancel=True)
+    # abandoned calls give their place back, or a few stuck ones would block all others
+    async with to_thread.current_default_thread_limiter():
+        Thread(target=work, name="dsh tool", daemon=True).start()
+        await ended.wait()
     if isinstance(outcome.error, StopIteration):
         raise RuntimeError("the tool raised StopIteration") from outcome.error
     if outcome.error is not None:
         raise outcome.error
     return outcome.value
+
+
+def _context_of_thread() -> Context:
+    """Return a copy of the caller's context variables, without the mark that a loop runs."""
+    context = copy_context()
+    for variable in context:
+        # sniffio's mark, when sniffio is there: the body may well run a loop of its own
+        if variable.name == "current_async_library_cvar":
+            context.run(variable.set, None)
+    return context
