@@ -111,7 +111,7 @@ async def run(client: httpx.AsyncClient, url: str, messages: list[Message], prom
         message = await ask(client, url, messages)
         messages.append(message)
         if "tool_calls" not in message:
-            return message["content"]
+            return str(message["content"])
         for call in message["tool_calls"]:
             function = call["function"]
             result = await TOOLS[function["name"]](json.loads(function["arguments"]))

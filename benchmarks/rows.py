@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 from benchmarks import imports
@@ -16,8 +17,8 @@ Row: TypeAlias = Callable[[Bench], Sequence[Figure]]
 def start(bench: Bench) -> Sequence[Figure]:
     """From nothing to an answer: `dsh run`, against Python, httpx and one request."""
     url = f"{bench.url}/text"
-    floor = [bench.environment.python, "-P", "benchmarks/floor.py", url, "hello"]
-    command = [bench.environment.dsh, "run", "--model", "deepseek/bench", "hello"]
+    floor: list[str | Path] = [bench.environment.python, "-P", "benchmarks/floor.py", url, "hello"]
+    command: list[str | Path] = [bench.environment.dsh, "run", "--model", "deepseek/bench", "hello"]
     env = {"DEEPSEEK_BASE_URL": url, "DEEPSEEK_API_KEY": "key", "DSH_HOME": str(bench.scratch)}
     core, scratch = bench.cores.client, bench.scratch
 

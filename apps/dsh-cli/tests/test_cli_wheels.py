@@ -90,7 +90,7 @@ def test_a_second_provider_swaps_the_backend_and_a_third_is_a_question(
     assert result.code == 2
     assert "bash-second (from acme-bash-second 1.0)" in result.stderr
     assert "bash-third (from acme-bash-third 1.0)" in result.stderr
-    assert "pick one in dsh.yaml: seams: {bash: second}" in result.stderr
+    assert "pick one in dsh.yaml: seams: {bash: bash-second}" in result.stderr
     cli.settings("seams: {bash: third}\n")
     assert who() == "bash-third"
     (cli.home / ".dsh" / "dsh.yaml").unlink()

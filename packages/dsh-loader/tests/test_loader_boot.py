@@ -404,3 +404,15 @@ async def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
         await entered.wait()
         group.cancel_scope.cancel()
     assert undone == ["undone"]
+
+
+@pytest.mark.parametrize("ending", ["import sys; sys.exit(3)", "raise BaseException('x')"])
+async def test_a_module_that_ends_the_process_is_a_broken_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    (tmp_path / "dsh_test_quitter.py").write_text(f"{ending}\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    row = {"id": "mine", "use": "dsh_test_quitter:apply"}
+    with pytest.raises(RowError, match=r"mine.*did not load"):
+        async with open_app({"bundle": None, "plugins": [row]}):
+            pass

@@ -45,7 +45,7 @@ def test_a_third_one_is_an_error_that_lists_both_and_the_line_that_picks(install
     assert error.candidates == ("bash-remote", "bash-sandbox")
     assert "bash-remote (from acme-bash-remote 1.0)" in error.message
     assert "bash-sandbox (from dsh-bash-sandbox 1.0)" in error.message
-    assert error.hint == "pick one in dsh.yaml: seams: {bash: remote}"
+    assert error.hint == "pick one in dsh.yaml: seams: {bash: bash-remote}"
 
 
 @pytest.mark.parametrize("name", ["remote", "bash-remote"])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from dsh.cli._defaults import APP
 from dsh.cli._demo_project import MODULE, TASK, TESTS, script, test_command, write_project
 from dsh.cli._exits import CLOSED_PIPE, ERROR, OK
 from dsh.cli._failures import say
+from dsh.cli._keys import register_keys
 from dsh.cli._logs import Logs
 from dsh.cli._out import Out, mute_stdout, stderr, stdout
 from dsh.cli._settings import DEFAULTS_LABEL, default_settings
@@ -36,7 +38,13 @@ Everything else is real: the adapter, the agent loop, the commands, the project.
 def command(args: argparse.Namespace) -> int:
     """Run the demo and return the exit code."""
     out = stdout()
-    with Signals() as signals, Logs() as logs, _project(keep=args.keep, out=out) as folder:
+    register_keys()
+    with (
+        redirect_stdout(sys.stderr),  # what a plugin prints is no part of the output
+        Signals() as signals,
+        Logs() as logs,
+        _project(keep=args.keep, out=out) as folder,
+    ):
         out.line(_INTRODUCTION)
         out.line(f"project: {folder}\ntask: {TASK}\n")
         return anyio.run(_Demo(folder, out, signals, logs).run)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from contextlib import redirect_stdout
 
 from dsh.cli._checks import Examination
 from dsh.cli._exits import ERROR, OK
@@ -13,8 +15,9 @@ from dsh.core import json as djson
 def command(args: argparse.Namespace) -> int:
     """Examine the installation and the settings; exit 1 if something needed is missing."""
     found = Examination(args)
-    found.run()
     out = stdout()
+    with redirect_stdout(sys.stderr):  # what a plugin prints is no part of the report
+        found.run()
     if args.json:
         out.line(djson.dumps(found.as_json()).decode())
     else:

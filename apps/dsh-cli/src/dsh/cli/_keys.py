@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from dsh.cli._exits import UsageError
 from dsh.core import secrets
-from dsh.loader import StateFileError, read_private, user_folder, write_private
+from dsh.loader import Deployment, StateFileError, read_private, user_folder, write_private
 
+_VARIABLE: Final = "DEEPSEEK_API_KEY"
 _PROVIDER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -35,6 +37,41 @@ def has_stored_key(provider: str) -> bool:
     path = key_file(provider)
     data = None if path is None else read_private(path)
     return bool(data and data.strip())
+
+
+def register_keys(deployment: Deployment | None = None) -> None:
+    """Register every key there is to know, so that nothing that runs later can show one.
+
+    Args:
+        deployment: Whose rows name more keys than `dsh login` and the usual variable do.
+    """
+    variables, files = {_VARIABLE}, _stored_files()
+    for row in () if deployment is None else deployment.rows:
+        for name, value in row.config.items():
+            if not isinstance(value, str):
+                continue
+            if name == "api_key_env":
+                variables.add(value)
+            elif name == "key_file":
+                files.append(Path(os.path.expanduser(value)))
+            elif name == "api_key":
+                secrets.add(value)
+    for variable in variables:
+        secrets.add(os.environ.get(variable, ""))
+    for file in files:
+        # whoever needs this key tells why it cannot be read
+        with suppress(StateFileError, OSError, ValueError):
+            secrets.add((read_private(file) or b"").decode("utf-8", "replace"))
+
+
+def _stored_files() -> list[Path]:
+    folder = user_folder()
+    if folder is None:
+        return []
+    try:
+        return sorted(file for file in (folder / "keys").iterdir() if file.is_file())
+    except OSError:
+        return []
 
 
 def store_key(provider: str, key: str) -> Path:

@@ -7,9 +7,13 @@ import os
 import sys
 from typing import Final, TextIO, cast
 
+from dsh.cli._defaults import APP
 from dsh.cli._exits import OK, UsageError
 from dsh.cli._keys import key_file, remove_key, store_key
 from dsh.cli._out import stderr, stdout
+from dsh.cli._settings import default_settings, login_layers, working_folder
+from dsh.core import DshError, entry_points
+from dsh.loader import read_deployment
 
 _MAX_KEY: Final = 4096
 
@@ -23,6 +27,7 @@ def command(args: argparse.Namespace) -> int:
         removed = remove_key(provider)
         out.line(f"the key of {provider} is removed" if removed else f"no key of {provider} kept")
         return OK
+    _check_known(provider)
     path = store_key(provider, _checked(_read_key(provider)))
     out.line(f"the key of {provider} is kept in {path}")
     if provider != "deepseek":
@@ -30,6 +35,34 @@ def command(args: argparse.Namespace) -> int:
     elif os.environ.get("DEEPSEEK_API_KEY"):
         stderr().line("DEEPSEEK_API_KEY is set too, and wins")
     return OK
+
+
+def _check_known(provider: str) -> None:
+    """Refuse a provider that neither an installed adapter nor the settings know.
+
+    Raises:
+        UsageError: Names the known ones.
+    """
+    if provider == "deepseek":
+        return
+    known = {"deepseek"}
+    for point in entry_points("dsh.plugins"):
+        if point.name.startswith("llm-") and point.name != "llm-replay":
+            known.add(point.name.removeprefix("llm-"))
+    try:
+        folder = working_folder(None)
+        settings = read_deployment(
+            defaults=default_settings(), base=login_layers(), app=APP, project=folder
+        )
+    except DshError:
+        return  # settings that cannot be read say nothing about providers
+    known.update(str(row.config["provider"]) for row in settings.rows if "provider" in row.config)
+    if provider not in known:
+        raise UsageError(
+            f"no provider is called {provider!r} here (known: {', '.join(sorted(known))}); "
+            "nothing was changed",
+            hint=f"a row of its adapter makes it known: config: {{provider: {provider}}}",
+        )
 
 
 def _read_key(provider: str) -> str:
@@ -40,7 +73,10 @@ def _read_key(provider: str) -> str:
         # only a person at a terminal needs it
         from getpass import getpass
 
-        return getpass(f"API key of {provider} (not shown): ", stream=sys.stderr)
+        try:
+            return getpass(f"API key of {provider} (not shown): ", stream=sys.stderr)
+        except EOFError as error:
+            raise UsageError("no key given; nothing was changed") from error
     return stdin.buffer.read(_MAX_KEY + 1).decode("utf-8", "replace")
 
 

@@ -24,7 +24,7 @@ examples:
   dsh demo                                  see it work: no key, no network
   dsh login                                 keep an API key
   dsh run "make the failing test pass"      let the agent do a task here
-  git diff | dsh run - --quiet              the task comes from standard input
+  git diff | dsh run "review this:" -       `-` adds what standard input holds
 """
 
 
@@ -102,10 +102,15 @@ def _run(commands: Any, command: Command) -> None:
         "task",
         nargs="*",
         metavar="TASK",
-        help="what to do; `-`, or nothing when standard input is not a terminal, reads it there",
+        help="what to do; a last word `-` adds what standard input holds; without a task, or with "
+        "`-` alone, all of it is read there. Otherwise standard input is left alone",
     )
-    parser.add_argument("--model", metavar="NAME", help="provider/model, or a model's bare name")
-    parser.add_argument("--effort", metavar="LEVEL", help="how hard the model shall think")
+    parser.add_argument(
+        "--model", metavar="NAME", type=_name, help="provider/model, or a model's bare name"
+    )
+    parser.add_argument(
+        "--effort", metavar="LEVEL", type=_name, help="how hard the model shall think"
+    )
     _deployment_options(parser)
     output = parser.add_argument_group("output")
     output.add_argument(
@@ -153,7 +158,7 @@ def _doctor(commands: Any, command: Command) -> None:
         "settings and keys come from, and what is missing. Exit code 1 if something is.",
     )
     _deployment_options(parser)
-    parser.add_argument("--model", metavar="NAME", help="the model to check")
+    parser.add_argument("--model", metavar="NAME", type=_name, help="the model to check")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=command)
 
@@ -247,6 +252,12 @@ def _deployment_options(parser: argparse.ArgumentParser) -> None:
 
 def _completes(action: Any, what: dict[str, str]) -> None:
     action.complete = what
+
+
+def _name(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the name is empty")
+    return text
 
 
 def _count(text: str) -> int:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
+from typing import Final
 
 from dsh.cli._exits import OK
 from dsh.cli._out import stderr, stdout
 from dsh.cli._settings import read_settings, working_folder
 from dsh.cli._table import table
-from dsh.core import DshError, entry_points
+from dsh.core import DshError, EntryPoint, entry_points
 from dsh.core import json as djson
 from dsh.loader import Deployment, explain_choice, installed_seam_keys
+
+_BUNDLE: Final = "agent-core"
+_SPINE: Final = frozenset(
+    {"agent_loop", "agents", "invariants", "llm", "sessions", "system_prompt", "tools"}
+)
+"""Services of the bundle; the plugin of each is called after it, so none has to be loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +33,7 @@ class PluginLine:
     provides: str | None
     """The service key it can serve."""
     used: str | None
-    """How the settings in effect use it: as bundle, in a row, or as a provider."""
+    """How the settings in effect use it: as or in the bundle, in a row, or as a provider."""
 
 
 def command(args: argparse.Namespace) -> int:
@@ -33,8 +42,9 @@ def command(args: argparse.Namespace) -> int:
     err = stderr()
     for note in deployment.notes:
         err.line(f"dsh: {note}")
-    lines = list_plugins(deployment)
     out = stdout()
+    with redirect_stdout(sys.stderr):  # what a wheel prints is no part of the list
+        lines = list_plugins(deployment)
     if args.json:
         for line in lines:
             out.line(djson.dumps(asdict(line)).decode())
@@ -67,9 +77,14 @@ def list_plugins(deployment: Deployment) -> list[PluginLine]:
             used = "disabled" if rows[point.name].disabled else "row"
         elif point.name in chosen:
             used = "provider"
-        lines.append(
-            PluginLine(
-                point.name, point.dist_name, point.dist_version, provides.get(point.name), used
-            )
-        )
+        service = _spine_service(point)
+        if used is None and service is not None and deployment.bundle == _BUNDLE:
+            used = f"in {_BUNDLE}"
+        serves = provides.get(point.name, service)
+        lines.append(PluginLine(point.name, point.dist_name, point.dist_version, serves, used))
     return lines
+
+
+def _spine_service(point: EntryPoint) -> str | None:
+    key = point.name.replace("-", "_")
+    return key if key in _SPINE and point.dist_name.startswith("dsh-") else None

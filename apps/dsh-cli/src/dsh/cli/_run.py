@@ -97,16 +97,30 @@ def _finish(view: View, report: Report, target: Path | None) -> int:
 
 
 def _task_text(words: list[str]) -> str:
-    """Return the task from the command line or from standard input.
+    """Return the task from the command line, from standard input, or from both.
+
+    Standard input is read if there are no words or the last of them is `-`.
 
     Raises:
         UsageError: There is none, or it is empty.
     """
-    if words and words != ["-"]:
-        text = " ".join(words)
-        if not text.strip():
-            raise UsageError("the task is empty")
-        return _checked(text)
+    if len(words) > 1 and words[0] == "-":
+        raise UsageError(
+            "`-` comes after the task, or stands alone",
+            hint='for example: git diff | dsh run "review this:" -',
+        )
+    appends = len(words) > 1 and words[-1] == "-"
+    given = words[:-1] if appends or words == ["-"] else words
+    text = _checked(" ".join(given))
+    if given and not text.strip():
+        raise UsageError("the task is empty")
+    if given and not appends:
+        return text
+    more = _standard_input(words)
+    return f"{text}\n\n{more}" if given else more
+
+
+def _standard_input(words: list[str]) -> str:
     stdin = cast("TextIO | None", sys.stdin)
     if stdin is None or (not words and stdin.isatty()):
         raise UsageError("no task given", hint='for example: dsh run "make the failing test pass"')

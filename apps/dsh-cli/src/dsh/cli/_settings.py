@@ -9,7 +9,7 @@ from typing import Final
 
 from dsh.cli._defaults import APP
 from dsh.cli._exits import UsageError
-from dsh.cli._keys import key_file
+from dsh.cli._keys import key_file, register_keys
 from dsh.core import json as djson
 from dsh.core.json import JsonObject
 from dsh.loader import Deployment, Layer, LayerKind, mapping_layer, read_deployment
@@ -54,7 +54,7 @@ def working_folder(named: str | None) -> Path:
 
 
 def read_settings(args: argparse.Namespace, folder: Path) -> Deployment:
-    """Read every layer that applies to a command.
+    """Read every layer that applies to a command, and register the keys it names as secrets.
 
     Args:
         args: Its options: `config` and `sets`.
@@ -63,7 +63,8 @@ def read_settings(args: argparse.Namespace, folder: Path) -> Deployment:
     Raises:
         DshError: A file or an assignment is wrong; the message says which and where.
     """
-    return read_deployment(
+    register_keys()
+    deployment = read_deployment(
         defaults=default_settings(),
         defaults_label=DEFAULTS_LABEL,
         base=login_layers(),
@@ -72,6 +73,8 @@ def read_settings(args: argparse.Namespace, folder: Path) -> Deployment:
         config=args.config,
         sets=args.sets,
     )
+    register_keys(deployment)
+    return deployment
 
 
 def login_layers() -> list[Layer]:

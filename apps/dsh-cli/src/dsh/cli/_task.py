@@ -204,11 +204,13 @@ class _Runner:
             route = service.resolve(name)
         except LlmError as error:
             raise Refused(error.message, code=error.code, hint=error.hint) from error
-        effort = self._task.effort
+        effort = self._task.effort or self._task.deployment.effort
         known = () if route.info is None else route.info.reasoning_efforts
         if effort is not None and known and effort not in known:
+            where = "--effort" if self._task.effort else self._task.deployment.where(("effort",))
             raise UsageError(
-                f"{route.qualified} has no effort {effort!r}", hint=f"one of {', '.join(known)}"
+                f"{where}: {route.qualified} has no effort {effort!r}",
+                hint=f"one of {', '.join(known)}",
             )
         return route.qualified
 

@@ -58,7 +58,11 @@ def arguments_of(call: ToolCall) -> JsonObject | None:
 
 
 def _terminal(view: TerminalResult, result: ToolResult) -> str:
-    if view.signal is not None:
+    meta = result.meta or {}
+    if meta.get("timedOut") is True:
+        limit = meta.get("timeoutMs")
+        head = f"timed out after {limit:.12g} ms" if isinstance(limit, int | float) else "timed out"
+    elif view.signal is not None:
         head = f"killed by {view.signal}"
     elif view.exit_code is not None:
         head = f"exit {view.exit_code}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Final, cast
+from typing import Final
 
-from dsh.core import App, DshError, Mount, MountState, PluginLike, PluginLoadError
+from dsh.core import App, DshError, Mount, MountState, PluginLike
 from dsh.core.json import JsonObject
 from dsh.loader._deployment import Deployment, Row
 from dsh.loader._layers import Layer, LayerKind
-from dsh.loader._plugins import check_bundle, check_config, load_plugin
+from dsh.loader._plugins import check_bundle, check_config, load_plugin, load_point
 from dsh.loader._seams import (
     Defaults,
     SeamChoice,
@@ -183,12 +183,7 @@ class Boot:
         section = deployment.section(key)
         config = provider_config(key, section, provider.name, choice.candidates)
         where = deployment.where((key,) if section else ("seams", key))
-        try:
-            plugin = cast("PluginLike", provider.load())
-        except PluginLoadError as error:
-            raise RowError("import", provider.name, where, error.message, hint=error.hint) from (
-                error.__cause__ or error
-            )
+        plugin = load_point(provider, provider.name, where)
         path_of = self._section_path_of(key, provider.name, section)
         check_config(plugin, config, path_of)
         self._mount(provider.name, plugin, config, path_of)
@@ -198,12 +193,12 @@ class Boot:
         for key in self._deployment.data:
             if not candidates_for(key) or key in self.seams or self._is_offered(key):
                 continue
-            with suppress(SeamError, PluginLoadError):
+            with suppress(SeamError, RowError):
                 choice = self._choose(key)
                 section = self._deployment.section(key)
                 name = choice.provider.name
                 config = provider_config(key, section, name, choice.candidates)
-                plugin = cast("PluginLike", choice.provider.load())
+                plugin = load_point(choice.provider, name, self._deployment.where((key,)))
                 check_config(plugin, config, self._section_path_of(key, name, section))
 
     def _section_path_of(self, key: str, provider: str, section: JsonObject) -> _PathOf:

@@ -80,9 +80,10 @@ def read_private(path: Path, *, limit: int = MAX_FILE_BYTES) -> bytes | None:
         return None
     except OSError as error:
         raise StateFileError(f"{path}: cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)  # `fdopen` refuses a folder, without its name
+        raise StateFileError(f"{path}: not a regular file")
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise StateFileError(f"{path}: not a regular file")
         try:
             data = file.read(limit + 1)
         except OSError as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, cast
 
-from dsh.core import Plugin, PluginLike, PluginLoadError, entry_points
+from dsh.core import EntryPoint, Plugin, PluginLike, PluginLoadError, entry_points
 from dsh.core.json import JsonObject
 from dsh.loader._deployment import Row
 from dsh.loader._suggest import did_you_mean, nearest
@@ -40,13 +40,27 @@ def load_plugin(row: Row) -> PluginLike:
 def _from_entry_point(row: Row) -> PluginLike:
     for point in entry_points(PLUGIN_GROUP):
         if point.name == row.use:
-            try:
-                return cast("PluginLike", point.load())
-            except PluginLoadError as error:
-                raise RowError("import", row.id, row.where, error.message, hint=error.hint) from (
-                    error.__cause__ or error
-                )
+            return load_point(point, row.id, row.where)
     raise unknown_plugin(row.use, f"{row.where}: plugins.{row.id}")
+
+
+def load_point(point: EntryPoint, name: str, where: str) -> PluginLike:
+    """Import what an entry point names.
+
+    Raises:
+        RowError: Stage `import`: the code raised, whatever it raised.
+    """
+    try:
+        return cast("PluginLike", point.load())
+    except PluginLoadError as error:
+        raise RowError("import", name, where, error.message, hint=error.hint) from (
+            error.__cause__ or error
+        )
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a module that ends the process is only a broken one
+        detail = f"{point.name} of {point.dist_name} did not load: {_told(error)}"
+        raise RowError("import", name, where, detail) from error
 
 
 def unknown_plugin(name: str, where: str) -> PluginNameError:
@@ -84,7 +98,9 @@ def _from_module(row: Row) -> PluginLike:
         target: Any = import_module(name)
         for part in attribute.split("."):
             target = getattr(target, part)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a module that ends the process is only a broken one
         raise RowError(
             "import", row.id, row.where, f"{row.use} did not load: {_told(error)}"
         ) from error
@@ -123,8 +139,10 @@ def _load_file(row: Row, file: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
+    except BaseException as error:  # a module that ends the process is only a broken one
+        sys.modules.pop(name, None)
+        if isinstance(error, KeyboardInterrupt):
+            raise
         raise RowError(
             "import", row.id, row.where, f"{file} did not load: {_told(error)}"
         ) from error

@@ -206,7 +206,7 @@ def _no_such_seam(key: str, named: str, where: str) -> SeamError:
 def _ambiguous(key: str, candidates: Iterable[EntryPoint]) -> SeamError:
     points = list(candidates)
     listed = ", ".join(f"{p.name} (from {p.dist_name} {p.dist_version})" for p in points)
-    example = short_name(key, points[0].name)
+    example = points[0].name
     return SeamError(
         key,
         f"several installed wheels provide the service {key!r}: {listed}",
