@@ -34,6 +34,9 @@ MEDIA: Final = frozenset({"image", "audio", "video"})
 TITLE_PURPOSE: Final = "session-title"
 """The purpose of requests that never need thinking."""
 
+_LOOK_BACK: Final = 16
+"""How many messages one step may add to a history and still go on from the earlier one."""
+
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -63,10 +66,7 @@ class Serializer:
         start = len(parts)
         if request.system:
             parts.append(_bytes("," + _encode({"role": "system", "content": request.system})))
-        parts += [
-            message.memo.get(key) or _remember(message, key, passback, fill)
-            for message in request.messages
-        ]
+        parts += _history(request.messages, key, passback, fill)
         if len(parts) > start:
             parts[start] = parts[start][1:]
         parts += (
@@ -133,6 +133,34 @@ class Serializer:
             self._tools_bytes = _bytes(f',"tools":{_encode([_tool(tool) for tool in tools])}')
             self._tools = tools
         return self._tools_bytes
+
+
+def _history(
+    messages: tuple[Message, ...], key: str, passback: bool, fill: bool
+) -> tuple[bytes, ...]:
+    """Return the encoded messages.
+
+    A history mostly is an earlier one with something added. The encoded earlier one lies on the
+    memo of its last message, beside the messages in front of that one, so that it goes when they
+    go and a long history is not walked for every request.
+    """
+    mark = f"{key}/history"
+    known: tuple[bytes, ...] = ()
+    start = 0
+    for index in range(len(messages) - 1, max(-1, len(messages) - 1 - _LOOK_BACK), -1):
+        before = messages[index].memo.get(mark)
+        if before is not None and before[0] == messages[:index]:
+            del messages[index].memo[mark]
+            known, start = before[1], index + 1
+            break
+    fresh = [
+        message.memo.get(key) or _remember(message, key, passback, fill)
+        for message in messages[start:]
+    ]
+    parts = (*known, *fresh)
+    if messages:
+        messages[-1].memo[mark] = (messages[:-1], parts)
+    return parts
 
 
 def _remember(message: Message, key: str, passback: bool, fill: bool) -> bytes:

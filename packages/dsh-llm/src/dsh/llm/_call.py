@@ -6,6 +6,7 @@ import inspect
 import logging
 from collections.abc import AsyncGenerator
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Final, cast
 
 from dsh.llm._adapter import LlmAdapter
@@ -19,6 +20,7 @@ from dsh.llm.errors import LlmError
 _log = logging.getLogger("dsh.llm")
 
 _STRIPPED: Final = "dsh.llm/stripped"
+_replay_of: Final = attrgetter("replay")
 
 
 async def call(
@@ -129,6 +131,8 @@ def _stripped(
     catalog: Catalog, adapter: LlmAdapter, messages: tuple[Message, ...]
 ) -> tuple[Message, ...]:
     """Empty the replay states that belong to another adapter."""
+    if not any(map(_replay_of, messages)):
+        return messages
     foreign = False
     result: list[Message] = []
     for message in messages:

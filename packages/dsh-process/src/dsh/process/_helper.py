@@ -28,7 +28,7 @@ import os
 import select
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Final
 
 from dsh.process._monitor import Lines, Monitor
@@ -40,26 +40,31 @@ __all__ = ["main", "receive_fds"]
 _MAX_FDS: Final = 64
 _IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
 _ORPHAN_ROUNDS: Final = 500
+_MAX_IDLE: Final = 4
+"""How many monitors without a command are kept for the next ones."""
 
 
 class Root:
-    """Forks a monitor per request, and cleans up after a monitor that was killed."""
+    """Hands requests to monitors, and cleans up after a monitor that was killed."""
 
     def __init__(self, sock: socket.socket, spill: str, platform: Platform) -> None:
         self.sock = sock
         self.spill = spill
         self.platform = platform
         self.wakeup = Wakeup()
-        self.monitors: set[int] = set()
-        self.spare: tuple[int, socket.socket] | None = None
-        """A monitor without a command yet, and where it waits for one."""
+        self.poll = select.poll()
+        self.monitors: dict[int, socket.socket] = {}
+        """Every monitor, and where it waits for its next command."""
+        self.idle: list[int] = []
+        """The monitors without a command, the one used last at the end."""
+        self.by_fd: dict[int, int] = {}
         self.orphan_rounds = 0
         self.open = True
 
     def run(self) -> None:
         """Serve until the harness is gone and so is every monitor."""
         self.platform.adopt(b"dsh-helper")
-        poll = select.poll()
+        poll = self.poll
         poll.register(self.sock, select.POLLIN)
         poll.register(self.wakeup.reading, select.POLLIN)
         if self.platform.harness >= 0:
@@ -68,32 +73,60 @@ class Root:
             for fd, _ in poll.poll(10.0 if self.orphan_rounds else None):
                 if fd == self.wakeup.reading:
                     self.wakeup.drain()
-                elif fd == self.platform.harness or not self._serve():
-                    poll.unregister(fd)
-                    self.open = False
+                elif fd in self.by_fd:
+                    self._heard_of(self.by_fd[fd])
+                elif self.open and (fd == self.platform.harness or not self._serve()):
+                    self._close()
             self._tend()
-            if self.open and self.spare is None:
-                self._fork_spare()
-        if self.spare is not None:
-            pid, sock = self.spare
+            if self.open and not self.idle:
+                self._fork()
+
+    def _close(self) -> None:
+        """Take no more requests; monitors without a command end, the others when it is over."""
+        self.open = False
+        self.poll.unregister(self.sock)
+        if self.platform.harness >= 0:
+            self.poll.unregister(self.platform.harness)
+        for pid in self.idle:
+            self._retire(pid)
+        self.idle.clear()
+
+    def _retire(self, pid: int) -> None:
+        """Close the socket on which a monitor waits for its next command, so that it ends."""
+        sock = self.monitors[pid]
+        if (fd := sock.fileno()) >= 0:
+            self.poll.unregister(fd)
+            del self.by_fd[fd]
             sock.close()
-            os.waitpid(pid, 0)
+
+    def _heard_of(self, pid: int) -> None:
+        """A monitor has nothing left of its command, or is dead."""
+        try:
+            data = self.monitors[pid].recv(1)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data and self.open and len(self.idle) < _MAX_IDLE:
+            self.idle.append(pid)
+        else:
+            self._retire(pid)
 
     def _tend(self) -> None:
         """Reap monitors; kill what a dead monitor left, which the kernel gave to this process."""
         ended, childless = reap()
         for pid, status in ended:
-            if pid in self.monitors:
-                self.monitors.discard(pid)
-                if status != 0:
-                    self.orphan_rounds = _ORPHAN_ROUNDS
-            elif self.spare is not None and pid == self.spare[0]:
-                self.spare[1].close()
-                self.spare = None
+            if pid not in self.monitors:
+                continue
+            self._retire(pid)
+            del self.monitors[pid]
+            if pid in self.idle:
+                self.idle.remove(pid)
+            elif status != 0:
+                self.orphan_rounds = _ORPHAN_ROUNDS
         if not self.orphan_rounds:
             return
-        mine = self.monitors if self.spare is None else {*self.monitors, self.spare[0]}
-        lost = descendants(os.getpid(), frozenset(mine))
+        lost = descendants(os.getpid(), frozenset(self.monitors))
         if childless or not lost:
             self.orphan_rounds = 0
             return
@@ -110,64 +143,67 @@ class Root:
             return False
         if not data:
             return False
-        if flags & socket.MSG_CTRUNC or not fds:
-            # Out of descriptors here: closing the control socket is the answer.
-            for fd in fds:
-                os.close(fd)
-            return True
-        pid = self._hand_over(fds) or self._fork(fds)
-        if pid:
-            self.monitors.add(pid)
+        # Truncated: out of descriptors here; closing the control socket is the answer.
+        if fds and not flags & socket.MSG_CTRUNC:
+            self._hand_over(fds)
         for fd in fds:
             os.close(fd)
         return True
 
-    def _hand_over(self, fds: list[int]) -> int:
-        """Give a request to the spare monitor; its pid, or 0 if there is none."""
-        if self.spare is None:
-            return 0
-        (pid, sock), self.spare = self.spare, None
-        with sock:
+    def _hand_over(self, fds: list[int]) -> None:
+        """Give a request to a monitor without a command, or to a new one."""
+        while self.idle or self._fork(fds):
             try:
-                socket.send_fds(sock, [b"S"], fds)
+                socket.send_fds(self.monitors[self.idle.pop()], [b"S"], fds)
             except OSError:
-                return 0
-        return pid
+                continue  # it was killed; `_tend` forgets it
+            return
 
-    def _fork(self, fds: list[int]) -> int:
-        """Fork a monitor for a request; its pid, or 0 when the command was told why not."""
-        try:
-            pid = os.fork()
-        except OSError as error:
-            with socket.socket(fileno=os.dup(fds[0])) as control:
-                failure = {"step": "fork", "errno": error.errno, "what": "a monitor process"}
-                Lines(control).write({"ev": "failed", **failure})
-            return 0
-        if pid == 0:
-            self._become_monitor(lambda: fds)
-        return pid
+    def _fork(self, held: Sequence[int] = ()) -> bool:
+        """Fork a monitor; False when that cannot be.
 
-    def _fork_spare(self) -> None:
-        """Fork a monitor ahead of the next request."""
+        Args:
+            held: Descriptors of the request that waits for it: the monitor gets its own by message,
+                and the first one is told if there is no monitor.
+        """
         try:
             ours, theirs = socket.socketpair()
             pid = os.fork()
-        except OSError:
-            return  # the next request tries again, and says why not
+        except OSError as error:
+            if held:
+                with socket.socket(fileno=os.dup(held[0])) as sock:
+                    failure = {"step": "fork", "errno": error.errno, "what": "a monitor process"}
+                    Lines(sock).write({"ev": "failed", **failure})
+            return False
         if pid == 0:
             ours.close()
-            self._become_monitor(lambda: receive_fds(theirs)[1])
+            for fd in held:
+                os.close(fd)
+            self._become_monitor(theirs)
         theirs.close()
-        self.spare = (pid, ours)
+        ours.setblocking(False)
+        self.monitors[pid] = ours
+        self.by_fd[ours.fileno()] = pid
+        self.poll.register(ours, select.POLLIN)
+        self.idle.append(pid)
+        return True
 
-    def _become_monitor(self, take: Callable[[], list[int]]) -> None:
+    def _become_monitor(self, sock: socket.socket) -> None:
         status = 1
         try:
             self.wakeup.close()
             self.sock.close()
-            monitor = Monitor(self.platform, Wakeup())
-            if fds := take():
-                monitor.run(Lines(socket.socket(fileno=fds[0])), fds[1:])
+            for other in self.monitors.values():
+                other.close()
+            wakeup = Wakeup()
+            while fds := receive_fds(sock)[1]:
+                monitor = Monitor(self.platform, wakeup)
+                lines = Lines(socket.socket(fileno=fds[0]))
+                monitor.run(lines, fds[1:])
+                lines.sock.close()
+                if not monitor.spotless:
+                    break
+                sock.send(b"I")
             status = 0
         except BaseException:  # noqa: BLE001 - reported on stderr, the root sees the status
             import traceback

@@ -107,6 +107,11 @@ class Monitor:
         os.chdir("/")
         self._watch()
 
+    @property
+    def spotless(self) -> bool:
+        """Whether nothing of the command is left, so that another one can be watched."""
+        return self.childless and self.abandoned_at is None
+
     def _start(self, request: dict[str, Any], streams: list[int]) -> dict[str, Any] | None:
         """Start the command; a failure comes back as the facts of the `failed` message."""
         cwd: str | None = request["cwd"]

@@ -95,6 +95,8 @@ def freeze(value: _T, *, where: str = "value", mend: bool = False) -> _T:
         NotJsonError: Code `NOT_JSON` names the path and what stands there; code `JSON_TOO_DEEP`
             says that the nesting exceeds `dsh.core.json.MAX_DEPTH`.
     """
+    if _is_flat(value):
+        return value
     stack: list[_Frame] = []
     current: object = value
     while True:
@@ -116,6 +118,24 @@ def freeze(value: _T, *, where: str = "value", mend: bool = False) -> _T:
             stack[-1].put(frame.source, built)
             frame = stack[-1]
         current = frame.items[len(frame.out)]
+
+
+def _is_flat(value: object) -> bool:
+    """Whether a value is a frozen dataclass of small integers and plain texts, as most are."""
+    names = _data_fields(type(value)) if hasattr(type(value), "__dataclass_params__") else None
+    if names is None:
+        return False
+    for name in names:
+        item: object = getattr(value, name)
+        if isinstance(item, str) and type(item) is str:
+            if not item.isascii():
+                return False
+        elif isinstance(item, int) and type(item) in (int, bool):
+            if abs(item) > djson.MAX_INTEGER:
+                return False
+        elif item is not None:
+            return False
+    return True
 
 
 def thaw(value: Any) -> Any:
