@@ -27,7 +27,7 @@ async def create_agent(
 ) -> AsyncGenerator[Agent, None]:
     """Make an agent for the duration of a block.
 
-        async with create_agent(app, model="deepseek/deepseek-chat", tools=[weather]) as agent:
+        async with create_agent(app, model="deepseek/deepseek-flash", tools=[weather]) as agent:
             print((await agent.ask("Is it going to rain?")).text)
 
     Args:

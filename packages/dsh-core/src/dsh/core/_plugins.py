@@ -214,7 +214,9 @@ class PluginDef:
 
 def _gives_defaults(model: type[BaseModel]) -> bool:
     """Whether an empty configuration is valid without asking the validator."""
-    if any(field.is_required() for field in model.model_fields.values()):
+    if model.model_config.get("validate_default"):
+        return False
+    if any(field.is_required() or field.validate_default for field in model.model_fields.values()):
         return False
     decorators = model.__pydantic_decorators__
     return not decorators.model_validators and not decorators.root_validators
