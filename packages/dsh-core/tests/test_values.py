@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 from abc import ABC
 from collections import OrderedDict
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import anyio
@@ -21,11 +23,13 @@ from dsh.core import (
     NotJsonError,
     Plugin,
     PluginLoadError,
+    Requirement,
     Service,
     entry_points,
     inject,
     install_log_filter,
     now_ms,
+    requirements_of,
     secrets,
 )
 from dsh.core import json as djson
@@ -162,6 +166,68 @@ def test_discovery_sorts_and_loads_on_demand() -> None:
         with pytest.raises(PluginLoadError, match="dist-c 2"):
             entry_points("dsh.seam.bash")[0].load()
     assert all(p.dist_name.startswith("dsh") for p in entry_points("dsh.plugins"))
+
+
+def installed(folder: Path, name: str, version: str, *requirements: str) -> None:
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir()
+    lines = ["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}"]
+    lines += [f"Requires-Dist: {item}" for item in requirements]
+    body = "Requires-Dist: of-the-description==9"
+    (info / "METADATA").write_text("\n".join([*lines, "", body]), encoding="utf-8")
+
+
+def test_requirements_of_a_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(tmp_path, "acme-a", "1.0")
+    installed(tmp_path, "Acme_B", "2.1")
+    installed(
+        tmp_path,
+        "acme-core",
+        "3.0",
+        "acme_a==1.0",
+        "acme-b[fast] (==2.0)",
+        "acme-c===1.5",
+        "acme-d>=1,<2",
+        "acme-e==1.*",
+        "acme-f",
+        "acme-g==1.0; extra == 'more'",
+        "acme-h==1.0 ; python_version < '3'",
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    found = requirements_of("acme-core")
+    assert [(item.name, item.pin, item.installed) for item in found] == [
+        ("acme-a", "1.0", "1.0"),
+        ("acme-b", "2.0", "2.1"),
+        ("acme-c", "1.5", None),
+        ("acme-d", None, None),
+        ("acme-e", None, None),
+        ("acme-f", None, None),
+    ]
+    assert [item.met for item in found] == [True, False, False, False, False, False]
+    assert requirements_of("acme-nowhere") == ()
+
+
+@pytest.mark.parametrize(
+    ("pin", "version", "met"),
+    [
+        ("1.0", "1", True),
+        ("1.0.0", "1.0", True),
+        ("1.0", "1.0.1", False),
+        ("1.1", "1.10", False),
+        ("10", "1", False),
+        ("1.0-RC.1", "1.0rc1", True),
+        ("1.0.0rc1", "1.0rc1", True),
+        ("1.0", "1.0rc1", False),
+        ("1.0", "1.0+local", True),
+        ("1.0+one", "1.0+two", False),
+        ("v2.0", "2", True),
+        (None, "7", True),
+    ],
+)
+def test_a_pin_is_met_by_every_spelling_of_its_version(
+    pin: str | None, version: str, met: bool
+) -> None:
+    assert Requirement("acme", pin, version).met is met
 
 
 def test_the_wall_clock_can_be_replaced() -> None:

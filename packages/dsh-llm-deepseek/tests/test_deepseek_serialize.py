@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -149,6 +149,41 @@ def test_text_comes_before_the_results_beside_it() -> None:
 def test_unknown_blocks_are_skipped(role: str) -> None:
     blocks = (UnknownBlock("chart", {"x": 1}), TextBlock("a"))
     assert wire(*blocks, role=role) == [{"role": role, "content": "a"}]
+
+
+@dataclass(frozen=True, slots=True)
+class Quote(ContentBlock, type="test-serialize/quote"):
+    """A kind that some wheel adds."""
+
+    of: str
+    alt: str | None = None
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "system"])
+def test_the_text_of_an_added_kind_stands_in_its_place(role: str) -> None:
+    declared = (TextBlock("a "), Quote("b", "b!"), Quote("c"), TextBlock(" d"))
+    unknown = tuple(
+        UnknownBlock(Quote.type, {"of": "b", "alt": "b!"}) if block == declared[1] else block
+        for block in declared
+    )
+    assert wire(*declared, role=role) == [{"role": role, "content": "a b! d"}]
+    asked, without = request(Message(role, declared)), request(Message(role, unknown))  # pyright: ignore[reportArgumentType]
+    serializer = Serializer(DeepSeekConfig())
+    assert serializer.body(asked) == serializer.body(without)
+    assert wire(ToolResultBlock("c1", (Quote("b", "b!"),)))[0]["content"] == "b!"
+    assert wire(ToolResultBlock("c1", (Quote("b"),)))[0]["content"] == EMPTY_RESULT
+
+
+def test_media_are_refused_with_a_class_and_a_text_too() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Video(ContentBlock, type="video"):
+        url: str
+        alt: str = "a film"
+
+    for block in (Video("x"), UnknownBlock("video", {"alt": "a film"})):
+        with pytest.raises(LlmError, match="video") as caught:
+            wire(block)
+        assert caught.value.code == "UNSUPPORTED_CONTENT"
 
 
 # case: SER-13

@@ -299,6 +299,7 @@ async def test_options_win_over_the_function() -> None:
 
     assert (search_notes.name, search_notes.description) == ("find", "Finds.")
     assert search_notes.timeout_ms == 5000
+    assert search_notes.concurrent is True
     assert search_notes.is_concurrent({"query": "a"})
     assert not search_notes.is_concurrent({})
     assert await search_notes("x") == "x"

@@ -121,7 +121,7 @@ class LocalBash(BashExecutor):
         signal: str | None,
         stderr: str,
     ) -> SandboxFacts | None:
-        """Say what the sandbox did to a command that has ended; None where there is none.
+        """Say what the sandbox did to a command that has ended.
 
         Args:
             spec: What was asked for.
@@ -129,6 +129,9 @@ class LocalBash(BashExecutor):
             exit_code: Its exit code, unless it died of a signal.
             signal: The signal it died of.
             stderr: The end of its standard error.
+
+        Returns:
+            The facts, or None where there is no sandbox.
         """
         return None
 

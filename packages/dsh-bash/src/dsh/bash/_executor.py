@@ -51,6 +51,9 @@ class BashExecutor(Service, ABC, key="bash"):
         Args:
             request: What the caller wants.
 
+        Returns:
+            The command in full; its working directory is absolute.
+
         Raises:
             InvalidTimeoutError: `timeout_ms` is not a positive, finite number.
         """
@@ -83,6 +86,9 @@ class BashExecutor(Service, ABC, key="bash"):
         Args:
             spec: What to run, from `resolve`.
 
+        Returns:
+            How it ended and what it wrote.
+
         Raises:
             BashSpawnError: It could not be started.
             BashAbortedError: Its signal had fired already.
@@ -92,13 +98,16 @@ class BashExecutor(Service, ABC, key="bash"):
 
     @abstractmethod
     def start_task(self, spec: BashSpec) -> BashTask:
-        """Start a command in the background and return its handle at once.
+        """Start a command in the background; does not wait for it.
 
-        There is no timeout; `spec.signal` still kills it. A command that cannot be started ends
-        as a killed task whose output says why.
+        There is no timeout; `spec.signal` still kills it. A command that cannot be started ends as
+        a killed task whose output says why.
 
         Args:
             spec: What to run, from `resolve`.
+
+        Returns:
+            Its handle.
 
         Raises:
             BashDisposedError: The executor is disposed.
@@ -153,10 +162,13 @@ class BashExecutor(Service, ABC, key="bash"):
     def on_task_done(self, ctx: Context, fn: TaskListener) -> Effect:
         """Have `fn(task)` called once for each task that ends.
 
-        A listener that raises is reported; the others are still called. Nothing is called for
-        tasks that end because the executor is disposed.
+        A listener that raises is reported; the others are still called. Nothing is called for tasks
+        that end because the executor is disposed.
 
         Args:
             ctx: Owner of the registration.
             fn: Synchronous listener.
+
+        Returns:
+            The registration; disposing it ends the calls.
         """

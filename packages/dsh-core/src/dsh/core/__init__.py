@@ -3,13 +3,22 @@
 Five ideas carry it. A plugin is a class with a lifecycle. A context holds services and owns
 registrations. A plugin injects the services it needs and waits until they exist. Events are typed
 classes. Every registration is a reversible effect of the context that made it.
+
+`dsh.core.vocabulary` is for wheels whose wire values others may add to.
 """
 
 from dsh.core import json, secrets
 from dsh.core._app import App
 from dsh.core._clock import now_ms
 from dsh.core._context import Context
-from dsh.core._discovery import EntryPoint, entry_point_groups, entry_points, version_of
+from dsh.core._discovery import (
+    EntryPoint,
+    Requirement,
+    entry_point_groups,
+    entry_points,
+    requirements_of,
+    version_of,
+)
 from dsh.core._effects import Effect
 from dsh.core._events import (
     Emit,
@@ -59,6 +68,7 @@ from dsh.core.errors import (
     ScopeError,
     ServiceConflictError,
     ServiceOwnershipError,
+    VocabularyError,
 )
 from dsh.core.json import JsonObject, JsonValue
 
@@ -102,6 +112,7 @@ __all__ = [
     "PluginLoadError",
     "ProcessExitError",
     "Registration",
+    "Requirement",
     "ResourceEndedError",
     "Scope",
     "ScopeError",
@@ -112,6 +123,7 @@ __all__ = [
     "ServiceOwnershipError",
     "Settings",
     "StreamWaterfall",
+    "VocabularyError",
     "Waterfall",
     "entry_point_groups",
     "entry_points",
@@ -121,6 +133,7 @@ __all__ = [
     "logger_for",
     "now_ms",
     "on",
+    "requirements_of",
     "scope_chain",
     "scope_of",
     "secrets",

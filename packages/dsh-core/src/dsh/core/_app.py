@@ -126,7 +126,15 @@ class App:
         return self.root.ctx
 
     def mount(self, plugin: PluginLike, config: object = None) -> Mount:
-        """Start an instance of a plugin at the root; see `Context.mount`."""
+        """Start an instance of a plugin at the root; see `Context.mount`.
+
+        Args:
+            plugin: A `Plugin` class, or a function or async generator taking `(ctx, config)`.
+            config: A mapping, or an instance of the plugin's `Config`.
+
+        Returns:
+            The mount, not loaded yet; `await mount.settled()` waits for its start.
+        """
         return self.mount_at(self.ctx, plugin, config)
 
     @overload
@@ -134,7 +142,12 @@ class App:
     @overload
     def get(self, service: TypeForm[T], *, strict: bool = True) -> T | None: ...
     def get(self, service: Any, *, strict: bool = True) -> Any:
-        """Return a service or None; see `Context.get`."""
+        """Return a service or None; see `Context.get`.
+
+        Args:
+            service: The class that declared the key, or the key itself.
+            strict: Only a provider that has finished its start counts.
+        """
         return self.ctx.get(service, strict=strict)
 
     @overload
@@ -151,7 +164,11 @@ class App:
         return self.ctx[service] if value is None else value
 
     def explain(self) -> Explanation:
-        """Say of every mount what it is doing, and why what is not active is not."""
+        """Say of every mount what it is doing, and why what is not active is not.
+
+        Returns:
+            The state of every mount, the cycles and the waits; `str()` of it is for people.
+        """
         from dsh.core._explain import explain
 
         return explain(self)
@@ -159,7 +176,15 @@ class App:
     # -- observers ---------------------------------------------------------------------------
 
     def on_dispatch(self, ctx: Context, fn: DispatchObserver) -> Effect:
-        """Have `fn(event, key, mode)` see every dispatch before its listeners; a raise vetoes."""
+        """Have `fn(event, key, mode)` see every dispatch before its listeners; a raise vetoes.
+
+        Args:
+            ctx: Owner of the observer.
+            fn: Told the event, its scope key or None, and the name of its mode.
+
+        Returns:
+            The registration.
+        """
 
         def remove() -> None:
             observers = list(self.observers)
@@ -171,26 +196,61 @@ class App:
         return effect
 
     def on_error(self, ctx: Context, fn: FailureObserver) -> Effect:
-        """Have `fn(failure)` see every contained failure, after it was logged."""
+        """Have `fn(failure)` see every contained failure, after it was logged.
+
+        Args:
+            ctx: Owner of the observer.
+            fn: Told each failure.
+
+        Returns:
+            The registration.
+        """
         return _observe(ctx, self._failure_observers, fn, "on_error")
 
     def on_mount(self, ctx: Context, fn: MountObserver) -> Effect:
         """Have `fn(mount)` see each new mount before its dependencies are looked at.
 
         A raise undoes the mount and escapes to whoever mounted it.
+
+        Args:
+            ctx: Owner of the observer.
+            fn: Told each mount.
+
+        Returns:
+            The registration.
         """
         return _observe(ctx, self._mount_observers, fn, "on_mount")
 
     def on_retired(self, ctx: Context, fn: MountObserver) -> Effect:
-        """Have `fn(mount)` see each mount whose disposal begins."""
+        """Have `fn(mount)` see each mount whose disposal begins.
+
+        Args:
+            ctx: Owner of the observer.
+            fn: Told each mount.
+
+        Returns:
+            The registration.
+        """
         return _observe(ctx, self._retired_observers, fn, "on_retired")
 
     def on_status(self, ctx: Context, fn: StatusObserver) -> Effect:
-        """Have `fn(mount, previous_state)` see each change of state."""
+        """Have `fn(mount, previous_state)` see each change of state.
+
+        Args:
+            ctx: Owner of the observer.
+            fn: Told the mount and the state it had before.
+
+        Returns:
+            The registration.
+        """
         return _observe(ctx, self._status_observers, fn, "on_status")
 
     def report(self, failure: Failure) -> None:
-        """Log a contained failure once and tell the observers."""
+        """Log a contained failure once and tell the observers.
+
+        Args:
+            failure: What failed, and whose code it was.
+        """
         log_failure(failure)
         for fn in tuple(self._failure_observers):
             try:
@@ -211,7 +271,11 @@ class App:
         return self._token
 
     def channel(self, event: type[Event]) -> Channel:
-        """Return the listeners of an event class."""
+        """Return the listeners of an event class, an empty channel if there are none yet.
+
+        Args:
+            event: The event class.
+        """
         channel = self.channels.get(event)
         if channel is None:
             channel = self.channels[event] = Channel(event)
@@ -242,7 +306,21 @@ class App:
         return self._tasks
 
     def mount_at(self, origin: Context, plugin: PluginLike | PluginDef, config: object) -> Mount:
-        """Mount below the owner of `origin`."""
+        """Mount below the owner of `origin`.
+
+        Args:
+            origin: Context whose realms and scope the mount takes over.
+            plugin: The plugin, or what was read from it before.
+            config: Its configuration, not validated yet.
+
+        Returns:
+            The mount, published and, where nothing is missing, about to load.
+
+        Raises:
+            AppStateError: The app is not running.
+            InvalidPluginError: The object is no plugin.
+            InactiveContextError: The owner is unloading, failed or disposed.
+        """
         self._running()
         owner = origin.owner
         definition = plugin if isinstance(plugin, PluginDef) else definition_of(plugin)
@@ -272,15 +350,28 @@ class App:
                 raise
 
     def mount_retired(self, mount: Mount) -> None:
-        """Tell observers that a mount's disposal begins."""
+        """Tell observers that a mount's disposal begins.
+
+        Args:
+            mount: The mount.
+        """
         self._tell(self._retired_observers, "on_retired observer", mount)
 
     def mount_changed(self, mount: Mount, previous: MountState) -> None:
-        """Tell observers of a change of state."""
+        """Tell observers of a change of state.
+
+        Args:
+            mount: The mount, in its new state.
+            previous: The state it had before.
+        """
         self._tell(self._status_observers, "on_status observer", mount, previous)
 
     def mount_gone(self, mount: Mount) -> None:
-        """Forget a disposed mount."""
+        """Forget a disposed mount.
+
+        Args:
+            mount: The mount; its effects are undone.
+        """
         self._mounts.pop(mount, None)
         if mount.entry is not None:
             mount.entry.end()
@@ -295,7 +386,20 @@ class App:
     # -- scopes ------------------------------------------------------------------------------
 
     def open_scope(self, origin: Context, key: object, parent: object | None) -> Scope:
-        """Open a scope below the owner of `origin`; see `Context.scope`."""
+        """Open a scope below the owner of `origin`; see `Context.scope`.
+
+        Args:
+            origin: Context that the scope's own is derived from.
+            key: Identity of the scope.
+            parent: Key of a scope to inherit from, or None.
+
+        Returns:
+            The open scope.
+
+        Raises:
+            ScopeError: A key is not usable, or the parent link would form a cycle.
+            InactiveContextError: The owner is unloading, failed or disposed.
+        """
         check_key(key)
         origin.owner.check_accepting("a scope")
         if parent is not None:
@@ -310,7 +414,16 @@ class App:
         return Scope(mount.ctx, mount, effect, key)
 
     def link_scope(self, key: object, parent: object, *, again: bool = False) -> None:
-        """Put a scope below another one; who hears what may change by that."""
+        """Put a scope below another one; who hears what may change by that.
+
+        Args:
+            key: The scope that inherits.
+            parent: The scope it inherits from.
+            again: Replace a parent that is there already.
+
+        Raises:
+            ScopeError: There is a parent already, or the link would form a cycle.
+        """
         bind_parent(key, parent, again=again)
         self._forget_audiences()
 

@@ -65,7 +65,13 @@ class Context:
         """Whether any service resolves in another realm than the root's."""
 
     def derive(self, *, owner: Mount | None = None, tag: object = None) -> Context:
-        """Return a child context, of another mount or in another scope where given."""
+        """Return a child context, of another mount or in another scope where given.
+
+        Args:
+            owner: Mount that owns what is registered through the child; this context's own by
+                default.
+            tag: Scope key of the child; this context's own by default.
+        """
         scope = self.tag if tag is None else tag
         return Context(self.app, self, self.owner if owner is None else owner, scope, {})
 
@@ -98,6 +104,9 @@ class Context:
             plugin: A `Plugin` class, or a function or async generator taking `(ctx, config)`.
             config: A mapping, or an instance of the plugin's `Config`.
 
+        Returns:
+            The mount, not loaded yet; `await mount.settled()` waits for its start.
+
         Raises:
             InvalidPluginError: The object is no plugin.
             InactiveContextError: The owner is unloading, failed or disposed.
@@ -109,14 +118,28 @@ class Context:
     ) -> Mount:
         """Run `body` while all of `services` are there; undo what it registered when one goes.
 
-        `body` receives its own context and may be a sync or async function, or an async generator
-        with one `yield`.
+        Args:
+            services: The classes that declared the keys, or the keys.
+            body: A sync or async function of its own context, or an async generator with one
+                `yield`.
+            name: Name for diagnosis.
+
+        Returns:
+            The mount that stands for the body; disposing it ends both.
         """
         definition = function_definition(lambda ctx, _: body(ctx), name, services, None)
         return self.app.mount_at(self, definition, None)
 
     def defer(self, fn: Cleanup, label: str | None = None) -> Effect:
-        """Register a sync or async callable to run when the owner is unloaded."""
+        """Register a sync or async callable to run when the owner is unloaded.
+
+        Args:
+            fn: The cleanup, without arguments.
+            label: Name for diagnosis; made from the name of `fn` by default.
+
+        Returns:
+            The registration; disposing it runs `fn` now.
+        """
         effect = self._new_effect(label or f"defer {getattr(fn, '__name__', 'cleanup')}")
         effect.collect(fn)
         self.owner.adopt(effect)
@@ -125,8 +148,15 @@ class Context:
     def effect(self, body: EffectBody, label: str = "effect") -> Effect:
         """Run `body` and register what it gives as one reversible effect.
 
-        A body returns a cleanup, an `Effect` or nothing, or yields several; asynchronous bodies
-        go on in a task of the kernel, and awaiting the effect waits for them.
+        A body returns a cleanup, an `Effect` or nothing, or yields several; asynchronous bodies go
+        on in a task of the kernel, and awaiting the effect waits for them.
+
+        Args:
+            body: A function without arguments; see above.
+            label: Name for diagnosis.
+
+        Returns:
+            The effect. Disposing it runs the cleanups, newest first.
 
         Raises:
             InactiveContextError: The owner is unloading, failed or disposed.
@@ -142,6 +172,13 @@ class Context:
         """Enter an async context manager in a task of its own; it is left at unload.
 
         Cancelling the call cancels the entering, or leaves what has just been entered.
+
+        Args:
+            manager: The context manager, not entered yet.
+            label: Name for diagnosis; made from its type by default.
+
+        Returns:
+            What entering gave.
 
         Raises:
             Exception: What entering raised.
@@ -176,6 +213,9 @@ class Context:
             args: Its arguments.
             label: Name for diagnosis.
             on_error: What an exception does: it is reported, or the plugin also fails.
+
+        Returns:
+            The effect that stands for the task; it ends with it.
         """
         label = label or f"spawn {getattr(fn, '__name__', 'task')}"
         self.owner.check_accepting(label)
@@ -197,6 +237,13 @@ class Context:
         """Register `async hook(config, next)`, consulted before an update restarts the plugin.
 
         Not calling `next` means the configuration was applied live.
+
+        Args:
+            hook: Told the new configuration, already validated, and `next`, which goes on to the
+                next hook and finally to the restart.
+
+        Returns:
+            The registration.
         """
         hooks = self.owner.update_hooks
         effect = self.defer(lambda: hooks.remove(hook), "update hook")
@@ -211,23 +258,54 @@ class Context:
         await self.owner.stopping()
 
     def timeout(self, seconds: float, fn: Callable[[], object]) -> Effect:
-        """Call `fn` (sync or async) once after `seconds`."""
+        """Call `fn` (sync or async) once after `seconds`.
+
+        Args:
+            seconds: How long to wait.
+            fn: What to call; a failure is reported.
+
+        Returns:
+            The timer; disposing it cancels the call.
+        """
         return _timers.timeout(self, seconds, fn)
 
     def interval(self, seconds: float, fn: Callable[[], object]) -> Effect:
-        """Call `fn` (sync or async) every `seconds`, never two at a time."""
+        """Call `fn` (sync or async) every `seconds`, never two at a time.
+
+        Args:
+            seconds: Time from the end of one call to the next; the first comes after it too.
+            fn: What to call; a failure is reported and the calls go on.
+
+        Returns:
+            The timer; disposing it ends the calls.
+        """
         return _timers.interval(self, seconds, fn)
 
     def debounce(self, seconds: float, fn: Callable[[], object]) -> Callable[[], None]:
-        """Return a trigger that calls `fn` once `seconds` after its last use."""
+        """Return a trigger that calls `fn` once `seconds` after its last use.
+
+        Args:
+            seconds: How long no further use may come.
+            fn: What to call, sync or async; a failure is reported.
+        """
         return _timers.debounce(self, seconds, fn)
 
     def throttle(self, seconds: float, fn: Callable[[], object]) -> Callable[[], None]:
-        """Return a trigger that calls `fn` at once, then at most once per `seconds`."""
+        """Return a trigger that calls `fn` at once, then at most once per `seconds`.
+
+        Args:
+            seconds: Least time between two calls.
+            fn: What to call, sync or async; a failure is reported.
+        """
         return _timers.throttle(self, seconds, fn)
 
     def report(self, error: BaseException, where: str) -> None:
-        """Report a contained failure once, under the owner's name."""
+        """Report a contained failure once, under the owner's name.
+
+        Args:
+            error: What was raised.
+            where: What the code was doing, for the log.
+        """
         self.owner.report(error, where)
 
     def scope(self, key: object, parent: object | None = None) -> Scope:
@@ -236,6 +314,9 @@ class Context:
         Args:
             key: Identity of the scope, compared by identity; an agent, usually.
             parent: Key of a scope whose registrations this one inherits.
+
+        Returns:
+            The scope; its `ctx` is what its members register through.
 
         Raises:
             ScopeError: The key is not usable, or the parent link would form a cycle.
@@ -266,6 +347,9 @@ class Context:
             service: The class that declared the key.
             value: An instance of it.
             check: Told the consumer's context, says whether the service is available to it.
+
+        Returns:
+            The handle that replaces the value or, disposed, withdraws the service.
 
         Raises:
             TypeError: `value` is no instance of `service`.
@@ -400,6 +484,9 @@ class Context:
             prepend: Be first, which in a waterfall is outermost.
             audience: `all` also hears dispatches about other scopes.
 
+        Returns:
+            The registration; disposing it ends the listening.
+
         Raises:
             EventModeError: The function does not suit the mode.
             InactiveContextError: The owner is unloading, failed or disposed.
@@ -414,7 +501,21 @@ class Context:
         prepend: bool = False,
         audience: Audience = "scoped",
     ) -> Effect:
-        """Listen to the next dispatch only; removed before the listener runs."""
+        """Listen to the next dispatch only; removed before the listener runs.
+
+        Args:
+            event: The event class; its base is the mode.
+            fn: The listener, in the shape that mode asks for.
+            prepend: Be first, which in a waterfall is outermost.
+            audience: As for `on`.
+
+        Returns:
+            The registration; disposing it before the dispatch ends the listening.
+
+        Raises:
+            EventModeError: The function does not suit the mode.
+            InactiveContextError: The owner is unloading, failed or disposed.
+        """
         return _dispatch.listen(self, event, fn, prepend, audience, once=True)
 
     def subscribe(
@@ -434,11 +535,18 @@ class Context:
         return _dispatch.subscribe(self, event, buffer, audience)
 
     def emit(self, event: Emit) -> None:
-        """Tell every listener, in order."""
+        """Tell every listener, in order.
+
+        Args:
+            event: The event; its class says whether a listener that raises reaches the caller.
+        """
         _dispatch.emit(self, event)
 
     async def parallel(self, event: Parallel) -> None:
         """Run every listener concurrently and wait for all.
+
+        Args:
+            event: The event.
 
         Raises:
             ExceptionGroup: Every failure, always as a group.
@@ -446,22 +554,40 @@ class Context:
         await _dispatch.parallel(self, event)
 
     async def serial(self, event: Serial[R]) -> R | None:
-        """Ask listeners one by one; the first result that is not None wins."""
+        """Ask listeners one by one; the first result that is not None wins.
+
+        Args:
+            event: The event.
+
+        Returns:
+            That result, or None when no listener gave one.
+        """
         return cast("R | None", await _dispatch.serial(self, event))
 
     async def waterfall(self, event: Waterfall[R], default: Callable[[Any], Awaitable[R]]) -> R:
-        """Run listeners around `default`, first registered outermost; return the outermost result.
+        """Run listeners around `default`, the first registered outermost.
 
         Args:
             event: The event.
             default: The innermost behaviour, given the event that reached it.
+
+        Returns:
+            What the outermost listener returned, or the default without any.
         """
         return cast("R", await _dispatch.waterfall(self, event, default))
 
     def stream(
         self, event: StreamWaterfall[T], default: Callable[[Any], AsyncGenerator[T, None]]
     ) -> AsyncGenerator[T, None]:
-        """Run listeners around a stream; closing the result closes every inner stream."""
+        """Run listeners around a stream; closing the result closes every inner stream.
+
+        Args:
+            event: The event.
+            default: The innermost stream, given the event that reached it.
+
+        Returns:
+            The outermost stream, not begun; consume it inside `aclosing`.
+        """
         return cast("AsyncGenerator[T, None]", _dispatch.stream(self, event, default))
 
     def __repr__(self) -> str:

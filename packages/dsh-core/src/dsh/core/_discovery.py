@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from dsh.core.errors import PluginLoadError
 
@@ -27,7 +28,10 @@ class EntryPoint:
     """How to import the object; tests may pass their own."""
 
     def load(self) -> Any:
-        """Import and return the object.
+        """Import the object.
+
+        Returns:
+            The object, as it was imported first; nothing is constructed.
 
         Raises:
             PluginLoadError: The import failed or the attribute is missing; the cause is attached.
@@ -42,11 +46,32 @@ class EntryPoint:
             ) from error
 
 
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One distribution that an installed one requires, and what is there of it."""
+
+    name: str
+    """The distribution that is required, in lower case and with dashes."""
+    pin: str | None
+    """The version that is required, where exactly one is (`==`)."""
+    installed: str | None
+    """The version that is installed, if any is."""
+
+    @property
+    def met(self) -> bool:
+        """Whether it is installed, in the one version that will do if there is only one."""
+        if self.installed is None or self.pin is None or self.installed == self.pin:
+            return self.installed is not None
+        # a local label (`1.0+cu121`) says who built a version, not which one it is
+        installed = self.installed if "+" in self.pin else self.installed.partition("+")[0]
+        return _release(installed) == _release(self.pin)
+
+
 def entry_points(group: str) -> tuple[EntryPoint, ...]:
     """Return the entry points of `group`, sorted by name and distribution.
 
     Args:
-        group: `dsh.plugins`, `dsh.seam.<key>`, `dsh.defaults` or `dsh.commands`.
+        group: `dsh.plugins`, `dsh.bundles`, `dsh.seam.<key>`, `dsh.defaults` or `dsh.commands`.
     """
     return _load_table().get(group, ())
 
@@ -112,6 +137,26 @@ def _identity(text: str) -> tuple[str, str]:
     return headers.get("Name", "unknown"), headers.get("Version", "unknown")
 
 
+# compiled when the first requirement is read, not whenever the kernel is imported
+_REQUIREMENT: Final = r"(?m)^Requires-Dist: *([A-Za-z0-9][\w.-]*) *(?:\[[^]]*\])? *([^;\n]*?) *$"
+"""A requirement without a marker; those with one are the installer's business."""
+_PIN: Final = r"\(?={2,3} *([^\s,*()]+)\)?"
+_SPELLINGS: Final = {
+    **{"alpha": "a", "beta": "b", "c": "rc", "pre": "rc", "preview": "rc"},
+    **{"r": "post", "rev": "post"},
+}
+
+
+def _release(version: str) -> str:
+    """Return one spelling for all those of one version."""
+    plain = re.sub(
+        r"[-_.]*([a-z]+)[-_.]*",
+        lambda word: _SPELLINGS.get(word[1], word[1]),
+        version.lower().removeprefix("v"),
+    )
+    return re.sub(r"(\.0)+(?![\d.])", "", plain)
+
+
 def _declares(text: str | None) -> bool:
     return text is not None and "[dsh." in text
 
@@ -124,6 +169,39 @@ def _import(value: str) -> Any:
     for part in attribute.split("."):
         target = getattr(target, part)
     return target
+
+
+def requirements_of(distribution: str) -> tuple[Requirement, ...]:
+    """Return what an installed distribution requires, in the order in which it says so.
+
+    Requirements with a marker, those of an extra among them, are left out.
+
+    Args:
+        distribution: Its name.
+
+    Returns:
+        Its requirements; none if it is not installed.
+    """
+    from importlib_metadata import PackageNotFoundError
+    from importlib_metadata import distribution as find
+
+    def headers(name: str) -> str | None:
+        try:
+            return (find(name).read_text("METADATA") or "").split("\n\n", 1)[0]
+        except PackageNotFoundError:
+            return None
+
+    requirements: list[Requirement] = []
+    for name, versions in re.findall(_REQUIREMENT, headers(distribution) or ""):
+        found, pin = headers(name), re.fullmatch(_PIN, versions)
+        requirements.append(
+            Requirement(
+                re.sub(r"[-_.]+", "-", name).lower(),
+                None if pin is None else pin[1],
+                None if found is None else _identity(found)[1],
+            )
+        )
+    return tuple(requirements)
 
 
 def version_of(distribution: str) -> str | None:

@@ -104,6 +104,9 @@ class Effect:
     def collect(self, step: object) -> None:
         """Add one cleanup; an `Effect` is moved here from wherever it was.
 
+        Args:
+            step: A sync or async callable without arguments, an `Effect`, or None for nothing.
+
         Raises:
             InvalidEffectError: It is no cleanup, belongs to another mount, or comes too late.
         """
@@ -128,7 +131,14 @@ class Effect:
         self._cleanups.append(step)
 
     def move_to(self, composite: Effect) -> None:
-        """Hand ownership to `composite`; both must belong to one mount."""
+        """Hand ownership to `composite`; both must belong to one mount.
+
+        Args:
+            composite: The effect that disposes this one from now on.
+
+        Raises:
+            InvalidEffectError: They belong to two mounts.
+        """
         if self.mount is not composite.mount:
             raise InvalidEffectError(
                 f"effect {self.label!r} of {self.mount.name!r} cannot move into "

@@ -50,10 +50,13 @@ class Event:
     event_name: ClassVar[str]
     """`family/action`."""
     event_mode: ClassVar[Mode]
+    """How it is dispatched; the mode classes set it."""
     event_scope: ClassVar[str | None] = None
     """Path to the scope key, or None for an event without scope."""
     event_errors: ClassVar[Literal["contain", "raise"]] = "contain"
+    """Whether a listener of an `Emit` event that raises is contained, or stops the emitter."""
     event_realm: ClassVar[str | None] = None
+    """Key of the service whose realm listener and emitter must share, or None."""
 
     def __init_subclass__(
         cls,
@@ -133,6 +136,9 @@ class Next(Generic[R]):
         Args:
             event: Passed downstream in place of the one received; must be of the same class.
 
+        Returns:
+            An awaitable of what the rest comes to.
+
         Raises:
             NextCalledTwice: It was called before; use `again()`.
         """
@@ -141,7 +147,14 @@ class Next(Generic[R]):
         return self.again(event)
 
     def again(self, event: Event | None = None) -> Awaitable[R]:
-        """Run everything below from this position, any number of times."""
+        """Run everything below from this position, any number of times.
+
+        Args:
+            event: Passed downstream in place of the one received; must be of the same class.
+
+        Returns:
+            An awaitable of what the rest comes to.
+        """
         self._called = True
         current = replacement(self._event, event)
         if self._index == len(self._listeners):
@@ -172,13 +185,30 @@ class NextStream(Generic[T]):
         self._called = False
 
     def __call__(self, event: Event | None = None) -> AsyncGenerator[T, None]:
-        """Open everything below, once; see `Next`."""
+        """Open everything below, once; see `Next`.
+
+        Args:
+            event: Passed downstream in place of the one received; must be of the same class.
+
+        Returns:
+            The stream of the rest, not begun.
+
+        Raises:
+            NextCalledTwice: It was called before; use `again()`.
+        """
         if self._called:
             raise NextCalledTwice(self._event.event_name)
         return self.again(event)
 
     def again(self, event: Event | None = None) -> AsyncGenerator[T, None]:
-        """Open everything below from this position, any number of times."""
+        """Open everything below from this position, any number of times.
+
+        Args:
+            event: Passed downstream in place of the one received; must be of the same class.
+
+        Returns:
+            The stream of the rest, not begun.
+        """
         self._called = True
         current = replacement(self._event, event)
         if self._index == len(self._listeners):

@@ -18,6 +18,7 @@ class MissingService:
     """A service a mount waits for."""
 
     key: str
+    """Key of the service."""
     providers: tuple[str, ...]
     """Installed entry points that could provide it, as `name (distribution)`."""
     waiting_on: str | None
@@ -29,11 +30,17 @@ class MountReport:
     """One mount's state and the reason for it."""
 
     name: str
+    """Name of the plugin, or of the row that mounted it."""
     state: MountState
+    """What the mount is doing."""
     missing: tuple[MissingService, ...]
+    """The services it waits for; empty while it is active."""
     error: Exception | None
+    """What its last start raised, if that failed."""
     provides: tuple[str, ...]
+    """Keys of the services it provides."""
     effects: tuple[str, ...]
+    """Labels of its live effects, oldest first."""
 
     def __str__(self) -> str:
         line = f"{self.name}: {self.state.value}"
@@ -49,6 +56,7 @@ class Explanation:
     """The state of an app. `str()` of it is meant for people."""
 
     mounts: tuple[MountReport, ...]
+    """Every plugin that is mounted, oldest first."""
     cycles: tuple[tuple[str, ...], ...]
     """Groups of mounts that wait for each other's services."""
     waits: tuple[tuple[str, str, float], ...]

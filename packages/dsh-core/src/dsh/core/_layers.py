@@ -46,16 +46,29 @@ class ScopedLayers(Generic[L]):
         self._scoped: dict[object, L] = {}
 
     def peek(self, key: object | None) -> L | None:
-        """Return the layer of exactly this scope, if it has one."""
+        """Return the layer of exactly this scope, if it has one.
+
+        Args:
+            key: The scope key; None has no layer of its own.
+        """
         return self._scoped.get(key) if key is not None else None
 
     def chain(self, key: object | None) -> tuple[L, ...]:
-        """Return the layers a scope sees: global, farthest ancestor, ..., its own."""
+        """Return the layers a scope sees: global, farthest ancestor, ..., its own.
+
+        Args:
+            key: The scope key; None sees the global layer alone.
+        """
         scoped = (self._scoped.get(node) for node in reversed(scope_chain(key)))
         return (self.base, *(layer for layer in scoped if layer is not None))
 
     def merge(self, key: object | None, pick: Callable[[L], Mapping[str, V]]) -> dict[str, V]:
-        """Return the named entries a scope sees; a nearer one replaces its twin in place."""
+        """Return the named entries a scope sees; a nearer one replaces its twin in place.
+
+        Args:
+            key: The scope key; None sees the global layer alone.
+            pick: Reads the named entries of one layer.
+        """
         merged: dict[str, V] = {}
         for layer in self.chain(key):
             merged.update(pick(layer))
@@ -76,6 +89,9 @@ class ScopedLayers(Generic[L]):
             action: Enters something into the layer and returns the synchronous undo.
             label: Name of the effect.
             notify: Whether `on_change` is told.
+
+        Returns:
+            The registration; disposing it runs the undo.
 
         Raises:
             InactiveContextError: The owner is unloading, failed or disposed.
@@ -146,7 +162,11 @@ class AnonymousEntries(Generic[V]):
         self._compacted = 0
 
     def add(self, value: V) -> Callable[[], None]:
-        """Enter `value` and return its idempotent undo."""
+        """Enter `value`.
+
+        Returns:
+            The undo; calling it again does nothing.
+        """
         self._added += 1
         slot = _Slot(value, self._added)
         self._slots.append(slot)
@@ -202,7 +222,18 @@ class NamedEntries(Generic[V]):
         self._entries: dict[str, V] = {}
 
     def add(self, name: str, value: V) -> Callable[[], None]:
-        """Enter `value` and return its undo, which never removes a later entry of the name."""
+        """Enter `value` under a name that is free.
+
+        Args:
+            name: The name.
+            value: The entry.
+
+        Returns:
+            The undo, which never removes a later entry of the name.
+
+        Raises:
+            Exception: What `duplicate` made, when the name is taken.
+        """
         if name in self._entries:
             raise self._duplicate(name)
         self._entries[name] = value

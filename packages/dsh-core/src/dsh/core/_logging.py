@@ -19,10 +19,15 @@ class Failure:
     where: str
     """What the code was doing: an event, an effect, a start."""
     error: BaseException
+    """What was raised."""
 
 
 def logger_for(plugin: str) -> logging.Logger:
-    """Return the logger `dsh.<plugin>`, with secrets masked."""
+    """Return the logger `dsh.<plugin>`, with secrets masked.
+
+    Args:
+        plugin: Name of the plugin.
+    """
     logger = logging.getLogger(f"dsh.{plugin}")
     logger.addFilter(_filter)
     return logger

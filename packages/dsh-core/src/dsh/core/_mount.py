@@ -39,9 +39,13 @@ class MountState(StrEnum):
     PENDING = "pending"
     """Waits for a service it injects."""
     LOADING = "loading"
+    """Starts; a start under way is never interrupted."""
     ACTIVE = "active"
+    """Started; what it provides can be used."""
     UNLOADING = "unloading"
+    """Withdraws its services, then undoes its effects, newest first."""
     FAILED = "failed"
+    """Its start raised; a restart, an update or a change of its services tries again."""
     DISPOSED = "disposed"
     """The end; a disposed mount never comes back."""
 
@@ -150,7 +154,12 @@ class Mount:
         return key in self.required or key in self.definition.injects
 
     def readable(self, key: str, label: Label) -> Impl | None:
-        """Return what this mount may read under `key`: what it injects, or provides itself."""
+        """Return what this mount may read under `key`: what it injects, or provides itself.
+
+        Args:
+            key: Key of the service.
+            label: Realm in which it is looked for.
+        """
         impl = self.store.get(key)
         if impl is None and self.injects(key) and key not in self.required:
             impl = self.app.services.find(key, label)
@@ -173,6 +182,9 @@ class Mount:
     def check_accepting(self, what: str) -> None:
         """Refuse a registration on a mount that is going away.
 
+        Args:
+            what: What is to be registered, for the message.
+
         Raises:
             InactiveContextError: The mount is unloading, failed or disposed.
         """
@@ -188,7 +200,7 @@ class Mount:
         self._effects.pop(effect, None)
 
     def require(self, *services: Any) -> None:
-        """Add required services before the first activation (a deployment row may)."""
+        """Add `services` (keys, or their classes) to wait for, before the first activation."""
         if self.state is MountState.DISPOSED:
             return
         for service in services:
@@ -201,6 +213,9 @@ class Mount:
 
     async def settled(self) -> Mount:
         """Wait until no transition is under way; waiting for a service counts as settled.
+
+        Returns:
+            The mount itself, so that mounting and waiting fit into one expression.
 
         Raises:
             Exception: What the plugin's start or configuration raised.
@@ -215,7 +230,11 @@ class Mount:
         return self
 
     async def wait_state(self, *states: MountState) -> MountState:
-        """Wait until the mount is in one of `states` and return it."""
+        """Wait until the mount is in one of `states`.
+
+        Returns:
+            The state it is in.
+        """
         while self.state not in states:
             await self._changed()
         return self.state
@@ -251,6 +270,9 @@ class Mount:
 
     async def update(self, config: object) -> None:
         """Apply a new configuration: through an update hook, else by a restart.
+
+        Args:
+            config: A mapping, or an instance of the plugin's `Config`.
 
         Raises:
             ConfigError: The configuration does not fit; the mount keeps running with the old one.
@@ -297,7 +319,7 @@ class Mount:
             await self.wait_state(MountState.DISPOSED)
 
     def fail(self, error: Exception, where: str) -> None:
-        """Record that something the plugin runs has broken, and unload it."""
+        """Unload the plugin because something it runs has broken: `error`, while it did `where`."""
         self.report(error, where)
         if self._loaded is not None and self.state in _RUNNING and not self._ending:
             self.error = error
@@ -305,7 +327,7 @@ class Mount:
             self.refresh()
 
     def report(self, error: BaseException, where: str) -> None:
-        """Report a contained failure once, with this plugin's name."""
+        """Report the contained failure `error` once; `where` is what the plugin was doing."""
         self.app.report(Failure(self.name, where, error))
 
     # -- the target --------------------------------------------------------------------------
@@ -491,7 +513,7 @@ class Mount:
                 effect.request_dispose()
 
     async def withdraw(self, registration: Registration) -> None:
-        """Take a service away and wait until every consumer has let go of it."""
+        """Take the service of `registration` away and wait until every consumer has let go."""
         impl = registration.impl
         self.app.services.withdraw(impl)
         for user in self.app.services.users(impl):

@@ -91,7 +91,17 @@ class On(Generic[E_co]):
 def on(
     event: type[E], *, prepend: bool = False, audience: Literal["scoped", "all"] = "scoped"
 ) -> On[E]:
-    """Declare a method of a plugin as listener of `event`; see `Context.on`."""
+    """Declare a method of a plugin as listener of `event`; see `Context.on`.
+
+    Args:
+        event: The event class; its base is the mode.
+        prepend: Be first, which in a waterfall is outermost.
+        audience: `all` also hears dispatches about other scopes.
+
+    Returns:
+        The decorator. It leaves the method as it is, and raises `EventModeError` for one that does
+        not suit the mode.
+    """
     return On(event, prepend, audience)
 
 

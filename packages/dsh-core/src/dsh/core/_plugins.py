@@ -34,6 +34,7 @@ C_co = TypeVar("C_co", bound=BaseModel, covariant=True)
 
 PluginFunction: TypeAlias = Callable[["Context", Any], object]
 PluginLike: TypeAlias = "type[Plugin] | PluginFunction"
+"""What can be mounted: a plugin class, or a function of `(ctx, config)`."""
 
 
 def kebab(name: str) -> str:
@@ -86,6 +87,9 @@ def inject(service: Any, *, optional: bool = False) -> Inject[Any]:
         optional: Do not wait for the service; the attribute is `None` while it is absent and
             always shows the current provider.
 
+    Returns:
+        A descriptor; on an instance it reads as the service.
+
     Raises:
         TypeError: The class declares no service key of its own.
     """
@@ -111,7 +115,14 @@ class Settings(Generic[C_co]):
 
 
 def settings(model: type[C_co]) -> Settings[C_co]:
-    """Declare the typed `config` attribute of a plugin with a nested `Config` model."""
+    """Declare the typed `config` attribute of a plugin with a nested `Config` model.
+
+    Args:
+        model: The model, a class nested in the plugin as `Config`, usually.
+
+    Returns:
+        A descriptor; on an instance it reads as the validated configuration.
+    """
     return Settings(model)
 
 
@@ -134,7 +145,11 @@ class Plugin:
             cls.name = kebab(cls.__name__)
 
     async def start(self) -> Callable[[], object] | None:
-        """Begin; a returned sync or async callable is registered as cleanup."""
+        """Begin.
+
+        Returns:
+            None, or a sync or async callable that is registered as cleanup.
+        """
         return None
 
 

@@ -36,6 +36,9 @@ class Scope:
     def rebind(self, parent: object) -> None:
         """Name another parent for the key.
 
+        Args:
+            parent: Key of the scope to inherit from.
+
         Raises:
             ScopeError: The link would form a cycle, or the parent is no scope key.
             InactiveContextError: The scope has ended.

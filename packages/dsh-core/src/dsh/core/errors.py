@@ -20,6 +20,7 @@ Each class carries a stable `code`; the wording of messages may change, codes do
     ├── AppStateError             APP_NOT_RUNNING, APP_ENTERED
     ├── ScopeError                INVALID_SCOPE
     ├── PluginLoadError           PLUGIN_LOAD
+    ├── VocabularyError           BAD_KIND, DUPLICATE_KIND (also a TypeError)
     └── NotJsonError              NOT_JSON, JSON_TOO_DEEP (also a ValueError)
 """
 
@@ -48,6 +49,7 @@ __all__ = [
     "ScopeError",
     "ServiceConflictError",
     "ServiceOwnershipError",
+    "VocabularyError",
 ]
 
 
@@ -211,6 +213,7 @@ class AppStateError(DshError):
 
     code = "APP_NOT_RUNNING"
     ENTERED = "APP_ENTERED"
+    """The app has been entered before."""
 
 
 class ScopeError(DshError, ValueError):
@@ -223,6 +226,16 @@ class PluginLoadError(DshError):
     """An installed entry point could not be loaded."""
 
     code = "PLUGIN_LOAD"
+
+
+class VocabularyError(DshError, TypeError):
+    """A member of an open vocabulary is declared wrongly or declared twice."""
+
+    code = "BAD_KIND"
+    BAD_KIND = "BAD_KIND"
+    """The tag does not have the form its vocabulary asks for, or may not be used like this."""
+    DUPLICATE_KIND = "DUPLICATE_KIND"
+    """Another live class has the tag."""
 
 
 class NotJsonError(DshError, ValueError):

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     JsonValue: TypeAlias = (
         "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
     )
+    """A value of JSON: scalars, and lists and objects of such values, to any depth."""
     JsonObject: TypeAlias = dict[str, JsonValue]
+    """A JSON object."""
 else:
     # a named alias can be a field of a pydantic model wherever it is imported; checkers read the
     # recursive form above
@@ -80,6 +82,12 @@ def check(value: object, *, where: str = "value") -> JsonValue:
 def dumps(value: JsonValue) -> bytes:
     """Encode as compact UTF-8.
 
+    Args:
+        value: The value; `check` says whether it survives a round trip.
+
+    Returns:
+        The text, without spaces, keys in their order.
+
     Raises:
         NotJsonError: The value holds a non-finite number, a lone surrogate or a foreign type.
     """
@@ -91,6 +99,12 @@ def dumps(value: JsonValue) -> bytes:
 
 def loads(data: bytes | str) -> JsonValue:
     """Decode one JSON document; `NaN` and infinities are refused.
+
+    Args:
+        data: The text; bytes are UTF-8.
+
+    Returns:
+        The value.
 
     Raises:
         NotJsonError: The text is not JSON.

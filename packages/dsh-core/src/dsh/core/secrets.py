@@ -24,6 +24,9 @@ def add(value: str) -> None:
     """Register a secret; blanks and values under six characters are ignored.
 
     Masking a very short value would only tear ordinary words apart.
+
+    Args:
+        value: The secret; spaces around it are stripped.
     """
     global _pattern
     value = value.strip()
@@ -48,7 +51,14 @@ class SecretsFilter(logging.Filter):
     """A logging filter that masks secrets in the message and in the traceback."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Rewrite the record in place where it shows a secret; never drops a record."""
+        """Rewrite the record in place where it shows a secret; never drops a record.
+
+        Args:
+            record: The record.
+
+        Returns:
+            True: the record is always kept.
+        """
         if _pattern is None:
             return True
         try:

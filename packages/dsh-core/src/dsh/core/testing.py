@@ -12,7 +12,14 @@ __all__ = ["fake_entry_points", "set_wall_clock"]
 
 @contextmanager
 def set_wall_clock(source: Callable[[], float]) -> Generator[None]:
-    """Let `dsh.core.now_ms` read `source` (seconds since the epoch) inside the block."""
+    """Let `dsh.core.now_ms` read another clock inside the block.
+
+    Args:
+        source: Gives seconds since the epoch.
+
+    Yields:
+        Nothing; the clock before is back when the block ends.
+    """
     previous = _clock.replace_source(source)
     try:
         yield
@@ -22,7 +29,14 @@ def set_wall_clock(source: Callable[[], float]) -> Generator[None]:
 
 @contextmanager
 def fake_entry_points(*points: _discovery.EntryPoint) -> Generator[None]:
-    """Let discovery see exactly `points` inside the block."""
+    """Let discovery see exactly `points` inside the block.
+
+    Args:
+        points: Every entry point there is, of every group.
+
+    Yields:
+        Nothing; the installed ones are back when the block ends.
+    """
     previous = _discovery.replace_table(points)
     try:
         yield

@@ -25,6 +25,7 @@ class Violation:
     package: str
     """Name under which the rule was registered."""
     message: str
+    """What was found, in one sentence."""
 
 
 class Reporter:

@@ -31,4 +31,6 @@ class InvariantRegistrationError(DshError, ValueError):
 
     code = "BAD_NAME"
     ALREADY_REGISTERED = "ALREADY_REGISTERED"
+    """A set of checks has the name."""
     BAD_NAME = "BAD_NAME"
+    """The name is empty, or holds a space."""

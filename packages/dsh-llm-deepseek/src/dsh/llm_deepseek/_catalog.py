@@ -24,3 +24,4 @@ MODELS: Final = (
     _model("deepseek-v4-flash", "DeepSeek-V4-Flash"),
     _model("deepseek-v4-flash-vision-exp", "DeepSeek-V4-Flash-Vision-Exp"),
 )
+"""What the adapter lists unless its configuration names other models."""

@@ -20,7 +20,7 @@ from dsh.llm import (
     ToolCallBlock,
     ToolResultBlock,
     ToolSchema,
-    UnknownBlock,
+    alt_text,
 )
 from dsh.llm_deepseek._config import DeepSeekConfig
 from dsh.llm_deepseek._wire import WireMessage, WireTool, WireToolCall
@@ -226,15 +226,23 @@ def _user(message: Message) -> list[WireMessage]:
 
 
 def _text(content: tuple[ContentBlock, ...]) -> str:
-    for block in content:
-        if isinstance(block, UnknownBlock) and block.type in MEDIA:
-            raise LlmError(
-                f"the conversation contains a block of kind {block.type!r}, "
-                "which this adapter cannot send",
-                code=LlmError.UNSUPPORTED_CONTENT,
-                hint="describe it in text, or use a provider that takes it",
-            )
-    return "".join(block.text for block in content if isinstance(block, TextBlock))
+    return "".join([_text_of(block) for block in content])
+
+
+def _text_of(block: ContentBlock) -> str:
+    """Return what of a block stands in the text: a kind others added only if it says so."""
+    if isinstance(block, TextBlock):
+        return block.text
+    if isinstance(block, ReasoningBlock | ToolCallBlock | ToolResultBlock):
+        return ""
+    if block.type in MEDIA:
+        raise LlmError(
+            f"the conversation contains a block of kind {block.type!r}, "
+            "which this adapter cannot send",
+            code=LlmError.UNSUPPORTED_CONTENT,
+            hint="describe it in text, or use a provider that takes it",
+        )
+    return alt_text(block) or ""
 
 
 def _tool(tool: ToolSchema) -> WireTool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import anyio.to_thread
-from pydantic import Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from dsh.core import NextStream, Plugin, PluginConfig, inject, settings
 from dsh.llm import LlmService, StreamChunk
@@ -33,6 +33,8 @@ class LlmReplay(Plugin):
 
     class Config(PluginConfig):
         """What the model says, and under which names it is found."""
+
+        model_config = ConfigDict(json_schema_extra={"examples": [{"script": ["Hello."]}]})
 
         script: tuple[Step | str, ...] | None = None
         """The answers, one for each call; a string is a text answer."""

@@ -28,6 +28,7 @@ from dsh.llm._content import (
     ToolCallBlock,
     ToolResultBlock,
     UnknownBlock,
+    alt_text,
 )
 from dsh.llm._failures import error_chain, normalize_failure
 from dsh.llm._grammar import GrammarRule, GrammarViolation, StreamGrammar
@@ -81,6 +82,7 @@ __all__ = [
     "ToolSchema",
     "UnknownBlock",
     "UsageChunk",
+    "alt_text",
     "block_from_wire",
     "chunk_from_wire",
     "error_chain",

@@ -4,38 +4,82 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from dsh.core import JsonObject
-from dsh.llm._wire_value import WireUnion, WireValue
+from dsh.core.vocabulary import WIRE_CONFIG, Vocabulary
+from dsh.llm._wire_value import WireValue
+
+if TYPE_CHECKING:
+    from pydantic import ConfigDict, GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
 
 Role: TypeAlias = Literal["system", "user", "assistant"]
 """Who speaks. A tool result is a user message that holds one tool-result block."""
 
 
+class ContentBlock(WireValue):
+    """One piece of a message's content.
+
+    A wheel adds a kind of block by declaring a frozen slots dataclass; from then on the kind is
+    read as that class::
+
+        @dataclass(frozen=True, slots=True)
+        class Citation(ContentBlock, type="acme/citation"):
+            \"\"\"Where a statement comes from.\"\"\"
+
+            source_url: str
+            alt: str
+
+    Fields are snake_case here and camelCase on the wire; free-form JSON is a
+    `Mapping[str, Any]`. A field `alt` is the text that stands for the block wherever its kind is
+    not understood, see `alt_text`. A kind that no live class declares, or whose class does not
+    fit what was written, is an `UnknownBlock`.
+
+    Raises:
+        VocabularyError: Code `BAD_KIND` when the type is not made of lower-case words, dashes
+            and slashes, `DUPLICATE_KIND` when another live class has it.
+    """
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[ConfigDict] = WIRE_CONFIG
+    kinds: ClassVar[Vocabulary[ContentBlock]] = Vocabulary("block type", "type")
+    """The live classes of blocks, by kind."""
+    type: str
+    """The kind on the wire."""
+
+    def __init_subclass__(cls, type: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.kinds.declare(cls, type)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        # imported late, as in WireValue
+        from dsh.llm._schemas import block_schema
+
+        return block_schema(cls, source, handler)
+
+
 @dataclass(frozen=True, slots=True)
-class TextBlock(WireValue):
+class TextBlock(ContentBlock, type="text"):
     """Visible text."""
 
-    type: ClassVar[str] = "text"
     text: str
     """The text, verbatim."""
 
 
 @dataclass(frozen=True, slots=True)
-class ReasoningBlock(WireValue):
+class ReasoningBlock(ContentBlock, type="reasoning"):
     """Reasoning the model wrote before or between its visible text."""
 
-    type: ClassVar[str] = "reasoning"
     text: str
     """The reasoning, verbatim."""
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCallBlock(WireValue):
+class ToolCallBlock(ContentBlock, type="tool-call"):
     """The model asks for one tool to be run."""
 
-    type: ClassVar[str] = "tool-call"
     id: str
     """Pairs the call with its result; unique within a session once the loop has logged it."""
     name: str
@@ -45,10 +89,9 @@ class ToolCallBlock(WireValue):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolResultBlock(WireValue):
+class ToolResultBlock(ContentBlock, type="tool-result"):
     """What one tool call came to."""
 
-    type: ClassVar[str] = "tool-result"
     tool_call_id: str
     """The id of the call this answers."""
     content: tuple[ContentBlock, ...]
@@ -58,7 +101,7 @@ class ToolResultBlock(WireValue):
 
 
 @dataclass(frozen=True, slots=True)
-class UnknownBlock(WireValue):
+class UnknownBlock(ContentBlock):
     """A block of a kind this program does not know, kept as it was so that nothing is lost."""
 
     type: str
@@ -73,15 +116,24 @@ class UnknownBlock(WireValue):
             raise ValueError("the data of an UnknownBlock holds the keys besides 'type'")
 
 
-ContentBlock: TypeAlias = Annotated[
-    TextBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock | UnknownBlock,
-    WireUnion("ContentBlock"),
-]
-"""One piece of a message's content."""
-
 BLOCK_TYPES = frozenset(
     block.type for block in (TextBlock, ReasoningBlock, ToolCallBlock, ToolResultBlock)
 )
+
+
+def alt_text(block: ContentBlock) -> str | None:
+    """Return the text that stands for a block whose kind a reader does not understand.
+
+    It is the text under `alt` of a block that a wheel added, also while that wheel is absent.
+
+    Returns:
+        The text; None if there is none, as for the four kinds every reader understands.
+    """
+    if isinstance(block, UnknownBlock):
+        found = block.data.get("alt")
+    else:
+        found = getattr(block, "alt", None)
+    return found if isinstance(found, str) else None
 
 
 @dataclass(frozen=True, slots=True)

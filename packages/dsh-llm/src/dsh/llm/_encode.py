@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, cast
 
 from dsh.core import JsonObject, JsonValue
+from dsh.core.vocabulary import adapter_of
 from dsh.llm._adapter import ModelInfo
 from dsh.llm._chunks import (
     BlockEnd,
@@ -20,6 +21,7 @@ from dsh.llm._chunks import (
     UsageChunk,
 )
 from dsh.llm._content import (
+    ContentBlock,
     Message,
     ReasoningBlock,
     ReplayState,
@@ -41,6 +43,8 @@ def encode(value: object) -> JsonObject:
     """
     encoder = _ENCODERS.get(type(value))
     if encoder is None:
+        if isinstance(value, ContentBlock):
+            return _declared(value)
         raise TypeError(f"{type(value).__qualname__} has no wire form in dsh.llm")
     return encoder(value)
 
@@ -71,6 +75,11 @@ def _tool_result(block: ToolResultBlock) -> JsonObject:
 
 def _unknown(block: UnknownBlock) -> JsonObject:
     return {"type": block.type, **block.data}
+
+
+def _declared(block: ContentBlock) -> JsonObject:
+    wire = adapter_of(type(block)).dump_python(block, mode="json", by_alias=True, exclude_none=True)
+    return cast("JsonObject", wire)
 
 
 def _replay(replay: ReplayState) -> JsonObject:

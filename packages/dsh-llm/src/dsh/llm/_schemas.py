@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError, ValidationError
 from pydantic_core import core_schema as cs
 
 from dsh.core import json as djson
+from dsh.core.vocabulary import adapter_of
 from dsh.llm._adapter import ModelInfo
 from dsh.llm._chunks import (
     BlockEnd,
@@ -30,6 +31,7 @@ from dsh.llm._chunks import (
 )
 from dsh.llm._content import (
     BLOCK_TYPES,
+    ContentBlock,
     Message,
     ReasoningBlock,
     ReplayState,
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
 
 _BLOCKS: Final = "dsh.llm.ContentBlock"
-_UNKNOWN: Final = "unknown block"
+_FOREIGN: Final = "foreign block"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +63,38 @@ class _Field:
 
 
 def schema_of(cls: type) -> CoreSchema:
-    """Return the schema of one class, complete with what it refers to."""
-    if cls is UnknownBlock:
-        return _unknown()
+    """Return the schema of one class of this package, complete with what it refers to."""
     return _complete(_record(cls))
 
 
-class ContentBlockFamily:
-    """Stands for the union of block classes where pydantic asks for a schema."""
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+def block_schema(cls: type[ContentBlock], source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    """Return the schema of all blocks, of one of ours, or of one that a wheel declared."""
+    if cls is ContentBlock:
         return _complete(_reference())
+    if cls is UnknownBlock:
+        return _unknown()
+    return schema_of(cls) if cls in _FIELDS else _declared(cls, handler(source))
+
+
+def _declared(cls: type[ContentBlock], fields: CoreSchema) -> CoreSchema:
+    """Return the schema of a declared block: the derived one, with the kind beside its keys."""
+
+    def read(value: Any, inner: cs.ValidatorFunctionWrapHandler) -> Any:
+        if not isinstance(value, Mapping):
+            return inner(value)
+        given = dict(cast("Mapping[str, Any]", value))
+        if given.pop("type", None) != cls.type:
+            raise PydanticCustomError(
+                "block", "Input should have the type {wanted}", {"wanted": cls.type}
+            )
+        return inner(given)
+
+    def write(value: Any, inner: cs.SerializerFunctionWrapHandler) -> Any:
+        return {"type": cls.type, **inner(value)}
+
+    return cs.no_info_wrap_validator_function(
+        read, fields, serialization=cs.wrap_serializer_function_ser_schema(write, schema=fields)
+    )
 
 
 class StreamChunkFamily:
@@ -85,14 +107,14 @@ class StreamChunkFamily:
         return _complete(cs.tagged_union_schema(choices, "type", serialization=_serialized()))
 
 
-FAMILIES: Final = {"ContentBlock": ContentBlockFamily, "StreamChunk": StreamChunkFamily}
+FAMILIES: Final = {"StreamChunk": StreamChunkFamily}
 
 
 def _complete(schema: CoreSchema) -> CoreSchema:
     """Add the definition of the block union, which is recursive and therefore has a name."""
     blocks = (TextBlock, ReasoningBlock, ToolCallBlock, ToolResultBlock)
     choices: dict[Any, CoreSchema] = {block.type: _record(block) for block in blocks}
-    choices[_UNKNOWN] = _unknown()
+    choices[_FOREIGN] = _foreign()
     union = cs.tagged_union_schema(choices, _kind, ref=_BLOCKS, serialization=_serialized())
     return cs.definitions_schema(schema, [union])
 
@@ -103,19 +125,42 @@ def _kind(value: Any) -> str:
         if isinstance(value, Mapping)
         else getattr(value, "type", None)
     )
-    return found if isinstance(found, str) and found in BLOCK_TYPES else _UNKNOWN
+    return found if isinstance(found, str) and found in BLOCK_TYPES else _FOREIGN
 
 
 def _unknown() -> CoreSchema:
     return cs.no_info_plain_validator_function(_read_unknown, serialization=_serialized())
 
 
-def _read_unknown(value: Any) -> UnknownBlock:
-    if isinstance(value, UnknownBlock):
+def _foreign() -> CoreSchema:
+    return cs.no_info_plain_validator_function(_read_foreign, serialization=_serialized())
+
+
+def _read_foreign(value: Any) -> ContentBlock:
+    """Read a block of a kind that is not ours: as its declared class, or as it was written."""
+    if isinstance(value, ContentBlock):
         return value
+    kind = _type_of(value)
+    cls = ContentBlock.kinds.get(kind)
+    if cls is not None and kind not in BLOCK_TYPES:
+        try:
+            return cast("ContentBlock", adapter_of(cls).validate_python(value))
+        except (ValidationError, RecursionError):
+            pass  # another version of the wheel wrote it; nothing of it may be lost
+    return _read_unknown(value)
+
+
+def _type_of(value: Any) -> str:
     kind: Any = cast("Mapping[str, Any]", value).get("type") if isinstance(value, Mapping) else None
     if not isinstance(kind, str):
         raise PydanticCustomError("block", "Input should be an object with a string under 'type'")
+    return kind
+
+
+def _read_unknown(value: Any) -> UnknownBlock:
+    if isinstance(value, UnknownBlock):
+        return value
+    kind = _type_of(value)
     copy = cast("djson.JsonObject", djson.check(cast("object", value), where=kind))
     del copy["type"]
     return UnknownBlock(kind, copy)

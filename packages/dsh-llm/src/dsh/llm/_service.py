@@ -75,11 +75,11 @@ class LlmService(Service, key="llm"):
         return self._registry.register(ctx, adapter, provider, models)
 
     def providers(self) -> tuple[str, ...]:
-        """List the providers that serve a model, in order of registration."""
+        """Return the providers that serve a model, in order of registration."""
         return self._registry.catalog.providers
 
     def models(self) -> tuple[ModelInfo, ...]:
-        """List the declared models, in order of registration, with their provider filled in."""
+        """Return the declared models in order of registration, with their provider filled in."""
         return self._registry.catalog.models
 
     def resolve(self, model: str) -> ResolvedModel:
@@ -87,6 +87,9 @@ class LlmService(Service, key="llm"):
 
         Args:
             model: `provider/model` or a bare id.
+
+        Returns:
+            The adapter that serves it, and the model under both its names.
 
         Raises:
             LlmError: NO_ADAPTER if nobody serves it, with the nearest name; AMBIGUOUS_MODEL if
@@ -118,6 +121,9 @@ class LlmService(Service, key="llm"):
         Args:
             config: What the caller wants; the adapter's defaults fill what it leaves open.
 
+        Returns:
+            The call, to be made once; its configuration is complete.
+
         Raises:
             LlmError: As `resolve`; INVALID_MAX_TOKENS; UNSUPPORTED_REASONING_EFFORT.
         """
@@ -136,11 +142,14 @@ class LlmService(Service, key="llm"):
 
         The stream ends with exactly one finish. Trouble with the adapter (none registered, an
         exception, a stream that breaks off) is a finish of kind `error` or `aborted`, never an
-        exception; what an `llm/stream` listener raises is raised here. Consume it inside
-        `async with aclosing(...)`, so that leaving early closes the connection in time.
+        exception; what an `llm/stream` listener raises is raised here. Consume it inside `async
+        with aclosing(...)`, so that leaving early closes the connection in time.
 
         Args:
             request: What to ask.
+
+        Returns:
+            The chunks of the answer.
         """
         return self.ctx.stream(LlmStream(request), self._innermost)
 
@@ -152,6 +161,9 @@ class LlmService(Service, key="llm"):
 
         Args:
             request: What to ask.
+
+        Yields:
+            The blocks, in the order in which they are complete.
 
         Raises:
             LlmError: The answer failed or was aborted; blocks may have come before.
@@ -174,6 +186,9 @@ class LlmService(Service, key="llm"):
 
         Args:
             request: What to ask.
+
+        Returns:
+            The answer as a message, with its usage and its finish.
 
         Raises:
             LlmError: The answer failed or was aborted.

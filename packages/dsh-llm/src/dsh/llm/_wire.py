@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
 
 from pydantic_core import ValidationError
 from typing_extensions import TypeForm
 
 from dsh.core import JsonObject, NotJsonError
+from dsh.core.vocabulary import adapter_of
 from dsh.llm._chunks import StreamChunk
 from dsh.llm._content import ContentBlock
 from dsh.llm._encode import encode
@@ -44,15 +45,15 @@ def from_wire(kind: TypeForm[T], value: object) -> T:
     """Return the value that a wire form stands for.
 
     Args:
-        kind: A class of this package, one of the unions `ContentBlock` and `StreamChunk`, or what
-            pydantic makes of them, such as `tuple[Message, ...]`.
+        kind: A class of this package, a declared block, the union `StreamChunk`, or what pydantic
+            makes of them, such as `tuple[Message, ...]`.
         value: The wire form, as `dsh.core.json.loads` returns it.
 
     Raises:
         LlmError: INVALID_WIRE, with every place that does not fit. A key this version does not
             know does not fit either, since dropping it would lose something.
     """
-    return cast("T", _read(_adapter(cast("Hashable", kind)), kind, value))
+    return cast("T", _read(_adapter_for(kind), kind, value))
 
 
 def block_from_wire(value: object) -> ContentBlock:
@@ -61,7 +62,7 @@ def block_from_wire(value: object) -> ContentBlock:
     Raises:
         LlmError: As `from_wire` does.
     """
-    return cast("ContentBlock", _read(_blocks(), ContentBlock, value))
+    return cast("ContentBlock", _read(adapter_of(ContentBlock), ContentBlock, value))
 
 
 def chunk_from_wire(value: object) -> StreamChunk:
@@ -86,6 +87,17 @@ def _read(adapter: TypeAdapter[Any], kind: object, value: object) -> object:
         ) from error
 
 
+def _adapter_for(kind: object) -> TypeAdapter[Any]:
+    if _is_block(kind):
+        # kept on the class: the cache below would keep the classes of unloaded plugins
+        return adapter_of(kind)
+    return _adapter(kind)
+
+
+def _is_block(kind: object) -> TypeGuard[type[ContentBlock]]:
+    return isinstance(kind, type) and issubclass(kind, ContentBlock)
+
+
 @cache
 def _adapter(kind: Hashable) -> TypeAdapter[Any]:
     # Building schemas takes milliseconds, so a program that never loads anything does not.
@@ -95,12 +107,7 @@ def _adapter(kind: Hashable) -> TypeAdapter[Any]:
     return TypeAdapter(form)
 
 
-# The two that are read in bulk have caches of their own: hashing a union costs as much as reading.
-@cache
-def _blocks() -> TypeAdapter[Any]:
-    return _adapter(ContentBlock)
-
-
+# What is read in bulk has a cache of its own: hashing a union costs as much as reading.
 @cache
 def _chunks() -> TypeAdapter[Any]:
     return _adapter(StreamChunk)

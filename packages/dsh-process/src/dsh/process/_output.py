@@ -51,11 +51,13 @@ class OutputRead:
     """What came since an earlier read."""
 
     text: str
+    """The new part of the stream; secrets are masked."""
     next_offset: int
     """Where the next read goes on, in bytes of the whole stream."""
     lossy: bool
     """Whether bytes between the two reads are in memory no more."""
     undecodable: bool
+    """Whether `text` has U+FFFD in place of bytes that are not UTF-8."""
 
 
 class OutputCollector:

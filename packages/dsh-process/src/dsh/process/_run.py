@@ -52,6 +52,7 @@ class Completed:
     """A finished command with its output."""
 
     ending: Ending
+    """How it ended."""
     stdout: OutputCollector
     """Standard output; may still grow while `ending.left` is not 0."""
     stderr: OutputCollector | None

@@ -40,6 +40,9 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
     async def create(self, header: SessionHeader) -> None:
         """Reserve an id for a session that has no events yet; nothing is stored so far.
 
+        Args:
+            header: Its header, with the id to reserve.
+
         Raises:
             AppendRefused: Code `MALFORMED_HEADER`; the id is not reserved.
             StoredSessionExists: The id is stored or reserved.
@@ -49,8 +52,12 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
     async def append(self, session_id: str, events: Sequence[SessionEvent]) -> None:
         """Store a batch; it is durable when this returns.
 
-        The batch is taken as it is when the call is made. The first append of a session stores
-        its header and the events together or not at all. An empty batch does nothing.
+        The batch is taken as it is when the call is made. The first append of a session stores its
+        header and the events together or not at all. An empty batch does nothing.
+
+        Args:
+            session_id: The session, created before.
+            events: What follows the events stored so far.
 
         Raises:
             StoredSessionNotFound: The id was never created.
@@ -65,8 +72,14 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
         """Read a session in order to go on with it.
 
         A turn that was interrupted is closed (`dsh.session.interrupted_turn_closers`), and that
-        repair is stored before this returns: loading twice adds nothing. For a session that is
-        live in this process, its events are written first and its live log is returned.
+        repair is stored before this returns: loading twice adds nothing. For a session that is live
+        in this process, its events are written first and its live log is returned.
+
+        Args:
+            session_id: The session.
+
+        Returns:
+            The header and the whole log, with every turn closed.
 
         Raises:
             StoredSessionNotFound: There is none, or it never had an event.
@@ -81,6 +94,12 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
     async def inspect(self, session_id: str) -> StoredSession:
         """Read a session without changing anything; the repair is made in memory only.
 
+        Args:
+            session_id: The session.
+
+        Returns:
+            The header and the whole log, as `load` would give it.
+
         Raises:
             PersistenceError: As `load`, except that a live session may have an open turn.
         """
@@ -92,6 +111,9 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
         Args:
             session_id: The session.
             from_seq: First seq wanted; at or beyond the end of the log the result is empty.
+
+        Returns:
+            The events, as they are stored.
 
         Raises:
             ValueError: `from_seq` is negative or no integer.
@@ -110,13 +132,20 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
 
     @abstractmethod
     async def list_snapshots(self, *, archived: bool = False) -> tuple[SessionSnapshot, ...]:
-        """Do what `list` does, with a revision for each."""
+        """Return what `list` does, with a revision for each.
+
+        Args:
+            archived: List those that were put away, in place of the others.
+        """
 
     @abstractmethod
     async def archive(self, session_id: str) -> None:
         """Put a session away: it is no longer listed with the others, and can still be loaded.
 
         Does nothing if it is archived. Only ever done because a person asked for it.
+
+        Args:
+            session_id: The session.
 
         Raises:
             StoredSessionNotFound: There is none.
@@ -127,6 +156,9 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
     async def unarchive(self, session_id: str) -> None:
         """Take an archived session back; does nothing if it is not archived.
 
+        Args:
+            session_id: The session.
+
         Raises:
             StoredSessionNotFound: There is none.
         """
@@ -135,16 +167,22 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
     async def remove(self, session_id: str) -> None:
         """Delete a session with everything stored for it. Only ever done for a person.
 
+        Args:
+            session_id: The session.
+
         Raises:
             StoredSessionNotFound: There is none.
             SessionInUse: It is live.
         """
 
     def locate(self, header: SessionHeader) -> str | None:
-        """Say, without any I/O, where a session is or would be kept; None if nowhere in particular.
+        """Say, without any I/O, where a session is or would be kept.
 
         Args:
             header: The session's header.
+
+        Returns:
+            A path or an address for people, or None for nowhere in particular.
         """
         return None
 

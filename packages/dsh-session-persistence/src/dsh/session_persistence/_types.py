@@ -14,6 +14,7 @@ class StoredSession:
     """A session as read: balanced, so that an agent can go on from it."""
 
     header: SessionHeader
+    """What is known of the session besides its events."""
     events: tuple[SessionEvent, ...]
     """The whole log; an interrupted turn has been closed (see `inspect` and `load`)."""
 
@@ -23,6 +24,7 @@ class SessionSnapshot:
     """One line of a listing."""
 
     header: SessionHeader
+    """What is known of the session besides its events."""
     revision: str
     """Opaque; stays the same until the stored content changes."""
     archived: bool = False
@@ -36,3 +38,4 @@ class RawArtifact:
     filename: str
     """A name to save it under, without a path."""
     text: str
+    """The content, in whatever format the store keeps."""

@@ -12,7 +12,8 @@ PersistenceError          STORAGE_FAILED
 
 from __future__ import annotations
 
-from dsh.core import DshError
+from dsh.core import DshError, NotJsonError
+from dsh.session.errors import ForkError, SessionFormatError, SessionStoreError
 
 __all__ = [
     "AppendRefused",
@@ -54,7 +55,7 @@ class PersistenceError(DshError):
 class StoredSessionNotFound(PersistenceError, LookupError):
     """No stored session has this id."""
 
-    code = "SESSION_NOT_FOUND"
+    code = ForkError.SESSION_NOT_FOUND
 
     def __init__(self, session_id: str) -> None:
         super().__init__(
@@ -65,7 +66,7 @@ class StoredSessionNotFound(PersistenceError, LookupError):
 class StoredSessionExists(PersistenceError):
     """The id is stored or reserved already."""
 
-    code = "SESSION_ALREADY_EXISTS"
+    code = SessionStoreError.SESSION_ALREADY_EXISTS
 
     def __init__(self, session_id: str, location: str | None = None) -> None:
         super().__init__(
@@ -98,8 +99,11 @@ class AppendRefused(PersistenceError, ValueError):
 
     code = "NOT_CONTIGUOUS"
     NOT_CONTIGUOUS = "NOT_CONTIGUOUS"
-    NOT_JSON = "NOT_JSON"
-    MALFORMED_HEADER = "MALFORMED_HEADER"
+    """The first event is not the next one of the log, or there is a gap inside."""
+    NOT_JSON = NotJsonError.code
+    """A payload would not survive a JSON round trip."""
+    MALFORMED_HEADER = SessionFormatError.MALFORMED_HEADER
+    """The header is not one that could be read again."""
 
 
 class RawUnsupported(PersistenceError):

@@ -1,6 +1,6 @@
 """Event-sourced sessions: the append-only log, derived history and the session store."""
 
-from dsh.session._data import SessionData, UnknownData, event_types
+from dsh.session._data import SessionData, UnknownData, event_types, type_name
 from dsh.session._derive import derive_event_message
 from dsh.session._event import APPEND, Append, Replace, SessionEvent, SurfaceOp
 from dsh.session._fold import apply_header_delta, diff_header, fold_request_header
@@ -62,6 +62,7 @@ from dsh.session._store import SessionStore
 from dsh.session._surface import Surface
 from dsh.session._tap import SessionTap, Validator
 from dsh.session._turns import TurnState
+from dsh.session._undeclared import undeclared_kinds
 from dsh.session._wire import event_from_wire, event_to_wire, header_from_wire, header_to_wire
 
 __all__ = [
@@ -145,4 +146,6 @@ __all__ = [
     "record_request_header",
     "synthetic_tool_result",
     "thaw",
+    "type_name",
+    "undeclared_kinds",
 ]

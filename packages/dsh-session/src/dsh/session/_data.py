@@ -6,19 +6,24 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
-from weakref import WeakValueDictionary
 
 from pydantic import ConfigDict
 
-from dsh.session._open_union import WIRE_CONFIG
+from dsh.core.vocabulary import WIRE_CONFIG, Vocabulary
 from dsh.session.errors import SessionTypeError
 
 __all__ = ["SessionData", "UnknownData", "event_types", "registered_type", "type_name"]
 
 _TYPE_NAME: Final = re.compile(r"[a-z][a-z0-9-]*(?:/[a-z][a-z0-9-]*)+")
 
-# weak, so that a plugin's types leave with its classes
-_registry: WeakValueDictionary[str, type[SessionData]] = WeakValueDictionary()
+_types: Vocabulary[SessionData] = Vocabulary(
+    "event type",
+    "event_type",
+    pattern=_TYPE_NAME,
+    form="of the form family/name",
+    error=SessionTypeError,
+    codes=(SessionTypeError.BAD_EVENT_TYPE, SessionTypeError.DUPLICATE_EVENT_TYPE),
+)
 
 
 class SessionData:
@@ -52,16 +57,15 @@ class SessionData:
         cls, type: str | None = None, surface: bool = False, **kwargs: Any
     ) -> None:
         super().__init_subclass__(**kwargs)
-        if type is None:
-            # slots=True builds the class a second time, without the keywords of the first
-            known = cls.__dict__.get("event_type")
-            if known is not None:
-                _registry[known] = cls
-            return
-        _check_declaration(cls, type, surface)
-        cls.event_type = type
-        cls.surface_eligible = surface
-        _registry[type] = cls
+        if surface and not cls.__module__.startswith("dsh.session."):
+            raise SessionTypeError(
+                f"{cls.__qualname__}: only the spine's own types stand in the history",
+                code=SessionTypeError.BAD_EVENT_TYPE,
+                hint="leave surface=True out, and log a context/message for the model",
+            )
+        _types.declare(cls, type)
+        if type is not None:
+            cls.surface_eligible = surface
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ class UnknownData(SessionData):
     """Whether the writer marked the event as purely informational."""
 
     def __post_init__(self) -> None:
-        known = _registry.get(self.type)
+        known = _types.get(self.type)
         if known is not None and known.__module__.startswith("dsh.session."):
             raise SessionTypeError(
                 f"UnknownData cannot stand for the spine's own type {self.type!r}",
@@ -92,35 +96,9 @@ def type_name(data: SessionData) -> str:
 
 def registered_type(name: str) -> type[SessionData] | None:
     """Return the payload class of an event type, or None if no live class declares it."""
-    return _registry.get(name)
+    return _types.get(name)
 
 
 def event_types() -> Mapping[str, type[SessionData]]:
     """Return every registered event type with its payload class, sorted by name."""
-    return dict(sorted(_registry.items()))
-
-
-def _name(cls: type) -> str:
-    return f"{cls.__module__}:{cls.__qualname__}"
-
-
-def _check_declaration(cls: type[SessionData], name: str, surface: bool) -> None:
-    if _TYPE_NAME.fullmatch(name) is None:
-        raise SessionTypeError(
-            f"{cls.__qualname__}: event type {name!r} is not of the form family/name",
-            code=SessionTypeError.BAD_EVENT_TYPE,
-            hint="use lower case letters, digits and dashes, `my-plugin/thing`",
-        )
-    if surface and not cls.__module__.startswith("dsh.session."):
-        raise SessionTypeError(
-            f"{cls.__qualname__}: only the spine's own types stand in the history",
-            code=SessionTypeError.BAD_EVENT_TYPE,
-            hint="leave surface=True out, and log a context/message for the model",
-        )
-    known = _registry.get(name)
-    if known is not None and _name(known) != _name(cls):
-        raise SessionTypeError(
-            f"event type {name!r} belongs to {_name(known)}, so {_name(cls)} cannot have it",
-            code=SessionTypeError.DUPLICATE_EVENT_TYPE,
-            hint="choose another type name",
-        )
+    return _types.classes()

@@ -25,10 +25,13 @@ class Replace:
     """
 
     start: int
+    """Sequence number of the first event replaced."""
     end: int
+    """Sequence number of the last event replaced."""
 
 
 SurfaceOp: TypeAlias = Append | Replace
+"""What an event does to the history that the model reads."""
 
 APPEND: Final = Append()
 """The ordinary surface operation."""
@@ -43,6 +46,7 @@ class SessionEvent:
     time: int
     """Wall clock in epoch milliseconds; not monotonic, never sort by it."""
     data: SessionData
+    """The payload; its class is the event type."""
     surface_op: SurfaceOp | None = None
     """Set on every event whose type is surface-eligible, and on no other."""
     source_event_seqs: tuple[int, ...] | None = None

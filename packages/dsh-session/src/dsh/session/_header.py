@@ -8,8 +8,9 @@ from typing import ClassVar
 
 from pydantic import ConfigDict
 
+from dsh.core.vocabulary import WIRE_CONFIG
 from dsh.llm import LlmCallConfig, Message, ToolSchema
-from dsh.session._open_union import WIRE_CONFIG, Whole
+from dsh.session._open_union import Whole
 
 __all__ = [
     "EpochHeader",
@@ -33,9 +34,13 @@ class EpochHeader:
 
     __pydantic_config__: ClassVar[ConfigDict] = WIRE_CONFIG
     config: LlmCallConfig
+    """Model and sampling."""
     system: str | None = None
+    """The rendered system prompt."""
     tools: tuple[ToolSchema, ...] | None = None
+    """The tools that are offered, in their final order."""
     message_prefix: tuple[Message, ...] | None = None
+    """The messages that stand before the history."""
 
 
 @dataclass(frozen=True, slots=True)

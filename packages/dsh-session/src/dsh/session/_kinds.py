@@ -1,17 +1,25 @@
 """Tagged values inside payloads: who wrote a message, what opened a turn, why it ended.
 
-Each union is open: a kind nobody here knows is read as the union's `Other…` class and written
-back unchanged.
+Each family is open. A wheel adds a kind by declaring a class::
+
+    @dataclass(frozen=True, slots=True)
+    class Poll(TurnTrigger, kind="acme-poll"):
+        \"\"\"It was time to look.\"\"\"
+
+        feed_url: str
+
+A kind that no live class declares is read as the family's `Other…` class and written back
+unchanged; so is one whose declared class does not fit what was written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Any
 
 from dsh.llm import LlmFailure
-from dsh.session._open_union import OpenUnion, Tagged, Whole
+from dsh.session._open_union import OpenUnion, Undeclared, Whole
 
 __all__ = [
     "Aborted",
@@ -40,148 +48,169 @@ __all__ = [
 # --- who a message comes from -------------------------------------------------------------
 
 
+class MessageSource(OpenUnion, family="message source"):
+    """Who a message comes from; a wheel adds a kind with `class Cron(MessageSource, kind="cron")`.
+
+    The model sees the kind of a source and nothing else of it.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def undeclared(cls, kind: str, data: Mapping[str, Any]) -> MessageSource:
+        """Return what stands for a kind that no live class declares."""
+        return OtherSource(kind, data)
+
+
 @dataclass(frozen=True, slots=True)
-class UserSource(Tagged):
+class UserSource(MessageSource, kind="user"):
     """The person, typing or through a front door."""
 
-    kind: ClassVar[str] = "user"
-
 
 @dataclass(frozen=True, slots=True)
-class PluginSource(Tagged):
+class PluginSource(MessageSource, kind="plugin"):
     """A plugin: hooks, compaction, reminders, every non-human producer."""
 
-    kind: ClassVar[str] = "plugin"
     plugin: str
     """Name of the plugin; never shown to the model."""
 
 
 @dataclass(frozen=True, slots=True)
-class OtherSource:
+class OtherSource(Undeclared, MessageSource):
     """A source kind that some plugin added."""
 
     kind: str
+    """The tag, as on the wire."""
     data: Mapping[str, Any]
     """The remaining fields, as on the wire."""
-
-
-MessageSource: TypeAlias = Annotated[
-    UserSource | PluginSource | OtherSource, OpenUnion((UserSource, PluginSource), OtherSource)
-]
 
 
 # --- what opened a turn -------------------------------------------------------------------
 
 
+class TurnTrigger(OpenUnion, family="turn trigger"):
+    """What opened a turn; a wheel adds a kind with `class Poll(TurnTrigger, kind="acme-poll")`.
+
+    A loop opens its turns with the three kinds it knows. Another kind is for a loop with other
+    ways to begin, and for a plugin that writes a whole turn itself while none is open.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def undeclared(cls, kind: str, data: Mapping[str, Any]) -> TurnTrigger:
+        """Return what stands for a kind that no live class declares."""
+        return OtherTrigger(kind, data)
+
+
 @dataclass(frozen=True, slots=True)
-class MessageTrigger(Tagged):
+class MessageTrigger(TurnTrigger, kind="message"):
     """Queued prompts; `source` is that of the first one."""
 
-    kind: ClassVar[str] = "message"
     source: MessageSource
+    """Who sent the first prompt."""
 
 
 @dataclass(frozen=True, slots=True)
-class InjectionTrigger(Tagged):
+class InjectionTrigger(TurnTrigger, kind="injection"):
     """Context injected while no turn was open: a turn of its own without a model call."""
 
-    kind: ClassVar[str] = "injection"
     source: MessageSource
+    """Who gave the context."""
 
 
 @dataclass(frozen=True, slots=True)
-class RecordTrigger(Tagged):
+class RecordTrigger(TurnTrigger, kind="record"):
     """A log-only event recorded while no turn was open: a turn of its own around it."""
 
-    kind: ClassVar[str] = "record"
-
 
 @dataclass(frozen=True, slots=True)
-class OtherTrigger:
+class OtherTrigger(Undeclared, TurnTrigger):
     """A trigger kind that some plugin added."""
 
     kind: str
+    """The tag, as on the wire."""
     data: Mapping[str, Any]
-
-
-TurnTrigger: TypeAlias = Annotated[
-    MessageTrigger | InjectionTrigger | RecordTrigger | OtherTrigger,
-    OpenUnion((MessageTrigger, InjectionTrigger, RecordTrigger), OtherTrigger),
-]
+    """The remaining fields, as on the wire."""
 
 
 # --- why a turn ended ---------------------------------------------------------------------
 
 
+class TurnEndReason(OpenUnion, family="turn-end reason"):
+    """Why a turn ended; a wheel adds one with `class Quiet(TurnEndReason, kind="acme-quiet")`.
+
+    A reason that is not `Completed` counts as one that did not complete: `Agent.ask` raises, and
+    `dsh run` exits with 1 and shows the text under `message`, where there is one.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def undeclared(cls, kind: str, data: Mapping[str, Any]) -> TurnEndReason:
+        """Return what stands for a kind that no live class declares."""
+        return OtherReason(kind, data)
+
+
 @dataclass(frozen=True, slots=True)
-class Completed(Tagged):
+class Completed(TurnEndReason, kind="completed"):
     """The model stopped of its own accord and nothing asked for more."""
 
-    kind: ClassVar[str] = "completed"
-
 
 @dataclass(frozen=True, slots=True)
-class Aborted(Tagged):
+class Aborted(TurnEndReason, kind="aborted"):
     """Cancelled; `reason` is the first cause given."""
 
-    kind: ClassVar[str] = "aborted"
     reason: str | None = None
+    """The cause, where one was given."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failed(Tagged):
+class Failed(TurnEndReason, kind="error"):
     """Something went wrong inside the turn (wire kind `error`)."""
 
-    kind: ClassVar[str] = "error"
     step: Whole
     """The step it happened in; 0 before the first one was announced."""
     message: str
+    """What went wrong, for a person."""
     code: str | None = None
+    """Stable code of the error, where it has one."""
     failure: LlmFailure | None = None
     """Status, retry delay and request id where the model's provider gave them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Disposed(Tagged):
+class Disposed(TurnEndReason, kind="disposed"):
     """The agent was torn down while the turn ran."""
 
-    kind: ClassVar[str] = "disposed"
-
 
 @dataclass(frozen=True, slots=True)
-class MaxTokens(Tagged):
+class MaxTokens(TurnEndReason, kind="max-tokens"):
     """The model hit its output limit; possible tool calls of that answer were dropped."""
 
-    kind: ClassVar[str] = "max-tokens"
-
 
 @dataclass(frozen=True, slots=True)
-class Rejected(Tagged):
+class Rejected(TurnEndReason, kind="rejected"):
     """Every prompt of the turn was vetoed before the model saw it."""
 
-    kind: ClassVar[str] = "rejected"
     reason: str
+    """What the policy said of the last of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Interrupted(Tagged):
+class Interrupted(TurnEndReason, kind="interrupted"):
     """The process died inside the turn; written by the repair on load, never by a loop."""
 
-    kind: ClassVar[str] = "interrupted"
-
 
 @dataclass(frozen=True, slots=True)
-class Refusal(Tagged):
+class Refusal(TurnEndReason, kind="refusal"):
     """The model declined to answer."""
 
-    kind: ClassVar[str] = "refusal"
-
 
 @dataclass(frozen=True, slots=True)
-class MaxTurnRequests(Tagged):
+class MaxTurnRequests(TurnEndReason, kind="max-turn-requests"):
     """A limit on one turn was reached."""
 
-    kind: ClassVar[str] = "max-turn-requests"
     limit: str
     """Name of the limit, `max_steps` or `max_turn_tokens` for example."""
     value: Whole
@@ -189,36 +218,10 @@ class MaxTurnRequests(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
-class OtherReason:
+class OtherReason(Undeclared, TurnEndReason):
     """A turn-end kind that some plugin added."""
 
     kind: str
+    """The tag, as on the wire."""
     data: Mapping[str, Any]
-
-
-TurnEndReason: TypeAlias = Annotated[
-    Completed
-    | Aborted
-    | Failed
-    | Disposed
-    | MaxTokens
-    | Rejected
-    | Interrupted
-    | Refusal
-    | MaxTurnRequests
-    | OtherReason,
-    OpenUnion(
-        (
-            Completed,
-            Aborted,
-            Failed,
-            Disposed,
-            MaxTokens,
-            Rejected,
-            Interrupted,
-            Refusal,
-            MaxTurnRequests,
-        ),
-        OtherReason,
-    ),
-]
+    """The remaining fields, as on the wire."""

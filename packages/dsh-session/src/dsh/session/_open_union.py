@@ -1,23 +1,17 @@
-"""Wire form of open tagged unions: `{"kind": ..., fields}` with unknown kinds kept verbatim."""
+"""Open unions inside payloads: `{"kind": ..., fields}`, with unknown kinds kept verbatim."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, TypeAlias, cast
+from typing import Annotated, Any, ClassVar, Self, TypeAlias, cast
 
-from pydantic import ConfigDict, GetCoreSchemaHandler, Strict, TypeAdapter
-from pydantic.alias_generators import to_camel
+from pydantic import ConfigDict, GetCoreSchemaHandler, Strict, ValidationError
 from pydantic_core import CoreSchema, core_schema
 
-__all__ = ["WIRE_CONFIG", "Flag", "OpenUnion", "Tagged", "Whole", "adapter_of"]
+from dsh.core import VocabularyError
+from dsh.core.vocabulary import WIRE_CONFIG, Vocabulary, adapter_of
 
-WIRE_CONFIG: Final = ConfigDict(
-    alias_generator=to_camel,
-    validate_by_name=False,
-    extra="forbid",
-    allow_inf_nan=False,
-)
-"""Snake case inside, camel case outside, no unknown fields."""
+__all__ = ["Flag", "OpenUnion", "Undeclared", "Whole"]
 
 Whole: TypeAlias = Annotated[int, Strict()]
 """An integer that is read as such: no text, no boolean, no 1.0."""
@@ -25,53 +19,48 @@ Whole: TypeAlias = Annotated[int, Strict()]
 Flag: TypeAlias = Annotated[bool, Strict()]
 """A boolean that is read as such."""
 
-_ADAPTER: Final = "__dsh_wire_adapter__"
 
+class OpenUnion:
+    """Base of a family of tagged values; a family derives from it and members from the family.
 
-def adapter_of(cls: type[Any]) -> TypeAdapter[Any]:
-    """Return the pydantic adapter of a dataclass; built on first use."""
-    # kept on the class itself, so that it does not outlive a reloaded plugin
-    adapter = cls.__dict__.get(_ADAPTER)
-    if adapter is None:
-        adapter = TypeAdapter(cls)
-        setattr(cls, _ADAPTER, adapter)
-    return cast("TypeAdapter[Any]", adapter)
-
-
-class Tagged:
-    """Base of one known member of an open union."""
+    Args of the class statement:
+        kind: The tag of a member.
+        family: What a tag is called in messages; given by a family and by nobody else.
+    """
 
     __slots__ = ()
     __pydantic_config__: ClassVar[ConfigDict] = WIRE_CONFIG
-    kind: ClassVar[str]
+    kinds: ClassVar[Vocabulary[OpenUnion]]
+    """The live members of the family."""
+    kind: str
     """The tag on the wire."""
 
+    def __init_subclass__(
+        cls, kind: str | None = None, family: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init_subclass__(**kwargs)
+        if family is not None:
+            cls.kinds = Vocabulary(family, "kind")
+        else:
+            cls.kinds.declare(cls, kind)
 
-class OpenUnion:
-    """Annotation that carries a union to and from `{"kind": ..., fields}`.
+    @classmethod
+    def undeclared(cls, kind: str, data: Mapping[str, Any]) -> Self:
+        """Return what stands for a kind that no live class declares."""
+        raise NotImplementedError
 
-    Args:
-        known: The members with a kind of their own.
-        other: Made as `other(kind, data)` for every kind not among `known`.
-    """
-
-    __slots__ = ("_by_kind", "_other")
-
-    def __init__(self, known: tuple[type[Tagged], ...], other: type[Any]) -> None:
-        self._by_kind: dict[str, type[Tagged]] = {cls.kind: cls for cls in known}
-        self._other = other
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        """Build the schema; members get their own adapters when a value first needs one."""
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Build the schema; of a family the one of all its members, present and future."""
+        if "kinds" not in cls.__dict__:
+            return handler(source)
         return core_schema.no_info_plain_validator_function(
-            self._load,
-            serialization=core_schema.plain_serializer_function_ser_schema(self._dump),
+            cls._load, serialization=core_schema.plain_serializer_function_ser_schema(_dump)
         )
 
-    def _load(self, value: object) -> object:
-        if isinstance(value, Tagged | self._other):
+    @classmethod
+    def _load(cls, value: object) -> OpenUnion:
+        if isinstance(value, cls):
             return value
         if not isinstance(value, Mapping):
             raise ValueError("expected an object with a kind")
@@ -79,14 +68,47 @@ class OpenUnion:
         kind = fields.pop("kind", None)
         if not isinstance(kind, str):
             raise ValueError("kind must be a string")
-        cls = self._by_kind.get(kind)
-        if cls is None:
-            return self._other(kind, fields)
-        return adapter_of(cls).validate_python(fields)
+        member = cls.kinds.get(kind)
+        if member is not None:
+            try:
+                return cast("OpenUnion", adapter_of(member).validate_python(fields))
+            except ValidationError:
+                if is_spine(member):
+                    raise
+        return cls.undeclared(kind, fields)
 
-    def _dump(self, value: Any) -> dict[str, Any]:
-        if isinstance(value, self._other):
-            return {"kind": value.kind, **value.data}
-        cls = cast("type[Tagged]", type(value))
-        fields = adapter_of(cls).dump_python(value, mode="json", by_alias=True, exclude_none=True)
-        return {"kind": cls.kind, **fields}
+
+class Undeclared:
+    """What the classes share that stand for kinds nobody here knows."""
+
+    __slots__ = ()
+    kinds: ClassVar[Vocabulary[OpenUnion]]
+    kind: str
+    data: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        known = self.kinds.get(self.kind)
+        if known is not None and is_spine(known):
+            raise VocabularyError(
+                f"{type(self).__name__} cannot stand for the spine's own kind {self.kind!r}",
+                hint=f"use {known.__name__}",
+            )
+        if "kind" in self.data:
+            raise VocabularyError(
+                f"the data of an {type(self).__name__} holds the fields besides 'kind'",
+                hint="leave the key out",
+            )
+
+
+def is_spine(cls: type) -> bool:
+    """Whether a class belongs to this wheel, so that every reader has it."""
+    return cls.__module__.startswith("dsh.session.")
+
+
+def _dump(value: OpenUnion) -> dict[str, Any]:
+    if isinstance(value, Undeclared):
+        return {"kind": value.kind, **value.data}
+    fields = adapter_of(type(value)).dump_python(
+        value, mode="json", by_alias=True, exclude_none=True
+    )
+    return {"kind": value.kind, **fields}

@@ -47,7 +47,9 @@ SYNTHETIC_RESULT_CODES: Final = frozenset({TOOL_NOT_STARTED, TOOL_OUTCOME_UNKNOW
 """Codes of results written in place of a missing one; they need no earlier `tool/call`."""
 
 RequestHeaderReason: TypeAlias = Literal["initial", "resume", "fallback"]
+"""Why a whole header was written."""
 TodoStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
+"""How far a line of the task list is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class TurnStart(SessionData, type="turn/start"):
     turn: Whole
     """Counted from 1, without gaps."""
     trigger: TurnTrigger
+    """What opened it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,9 @@ class TurnEnd(SessionData, type="turn/end"):
     """The open turn closes; the only durable record of a failure inside it."""
 
     turn: Whole
+    """The turn that closes."""
     reason: TurnEndReason
+    """How it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ class StepStart(SessionData, type="step/start"):
     """
 
     turn: Whole
+    """The open turn."""
     step: Whole
     """Counted from 1 within the turn, without gaps."""
 
@@ -84,7 +90,9 @@ class StepEnd(SessionData, type="step/end"):
     """The open step closes."""
 
     turn: Whole
+    """The open turn."""
     step: Whole
+    """The step that closes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +100,9 @@ class UserMessage(SessionData, type="user/message", surface=True):
     """A prompt as admitted, after any rewrite."""
 
     content: tuple[ContentBlock, ...]
+    """The prompt, as the model reads it."""
     source: MessageSource
+    """Who sent it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +112,9 @@ class PromptBlocked(SessionData, type="prompt/blocked"):
     content: tuple[ContentBlock, ...]
     """The prompt as sent."""
     source: MessageSource
+    """Who sent it."""
     reason: str
+    """Why it was vetoed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +122,9 @@ class ContextMessage(SessionData, type="context/message", surface=True):
     """Context that is no prompt; the model sees it in a `<context>` envelope."""
 
     content: tuple[ContentBlock, ...]
+    """The context, without the envelope."""
     source: MessageSource
+    """Who gave it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +132,11 @@ class SteeringMessage(SessionData, type="steering/message", surface=True):
     """A message given while the turn ran; the model sees it in a `<steering>` envelope."""
 
     turn: Whole
+    """The open turn."""
     content: tuple[ContentBlock, ...]
+    """The message, without the envelope."""
     source: MessageSource
+    """Who sent it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +144,11 @@ class AssistantChunk(SessionData, type="assistant/chunk"):
     """One chunk of the model's stream, as it came."""
 
     turn: Whole
+    """The open turn."""
     step: Whole
+    """The open step."""
     chunk: StreamChunk
+    """The chunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +156,13 @@ class AssistantMessage(SessionData, type="assistant/message", surface=True):
     """The assembled answer of a step; empty content only carries `usage`."""
 
     turn: Whole
+    """The open turn."""
     step: Whole
+    """The open step."""
     content: tuple[ContentBlock, ...]
+    """The blocks of the answer, in order."""
     usage: TokenUsage | None = None
+    """What the call cost, where the provider said so."""
     interrupted: Flag = False
     """Whether the stream was cut off and this is its visible prefix."""
     replay: ReplayState | None = None
@@ -150,9 +174,13 @@ class ToolCall(SessionData, type="tool/call"):
     """A tool call is about to run."""
 
     turn: Whole
+    """The open turn."""
     step: Whole
+    """The open step."""
     call_id: str
+    """Id of the call, that of its tool-call block."""
     name: str
+    """Name of the tool, as the model wrote it."""
     arguments: str
     """The JSON text as the model wrote it."""
 
@@ -162,7 +190,9 @@ class ErrorInfo:
     """Machine-readable error of a tool result."""
 
     name: str
+    """Name of the error, that of its class usually."""
     code: str
+    """Its stable code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +200,17 @@ class ToolResult(SessionData, type="tool/result", surface=True):
     """What a tool call came to, as the model reads it."""
 
     turn: Whole
+    """The open turn."""
     step: Whole
+    """The open step."""
     call_id: str
+    """Id of the call this answers."""
     content: tuple[ContentBlock, ...]
+    """What the model reads."""
     is_error: Flag = False
+    """Whether the call failed; the content then says how."""
     error: ErrorInfo | None = None
+    """Name and code of the failure, where there is one."""
     meta: Mapping[str, Any] | None = None
     """Presentation payload for user interfaces; never shown to the model."""
 
@@ -189,7 +225,9 @@ class TodoItem:
     """One line of the agent's task list."""
 
     content: str
+    """What is to be done."""
     status: TodoStatus
+    """How far it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +235,7 @@ class TodoWrite(SessionData, type="todo/write"):
     """The whole task list; the last one in the log holds."""
 
     todos: tuple[TodoItem, ...]
+    """Every line, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +243,7 @@ class RequestHeader(SessionData, type="request/header"):
     """Everything in a request that is not derived history, complete."""
 
     header: EpochHeader
+    """The whole header."""
     reason: RequestHeaderReason
     """`initial`: the log's first; `resume`: a new loop instance; `fallback`: no delta fits."""
 
@@ -213,7 +253,9 @@ class RequestHeaderDelta(SessionData, type="request/header-delta"):
     """Amendment to the header in force; at least one field is set."""
 
     system: SystemDelta | None = None
+    """What changed in the system prompt."""
     tools: ToolsDelta | None = None
+    """What changed in the tools."""
     config: LlmCallConfig | None = None
     """The whole new configuration."""
     message_prefix: tuple[Message, ...] | None = None

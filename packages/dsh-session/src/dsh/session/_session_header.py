@@ -7,7 +7,8 @@ from typing import ClassVar, Final
 
 from pydantic import ConfigDict
 
-from dsh.session._open_union import WIRE_CONFIG, Whole
+from dsh.core.vocabulary import WIRE_CONFIG
+from dsh.session._open_union import Whole
 
 __all__ = ["SESSION_FORMAT_VERSION", "SessionHeader", "SessionMeta"]
 

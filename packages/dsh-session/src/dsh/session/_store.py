@@ -69,6 +69,15 @@ class SessionStore(Service, key="sessions"):
     ) -> Session:
         """Prepare, enter and announce a session that lives as long as `ctx`.
 
+        Args:
+            ctx: Owner of the session.
+            id: Its id; a fresh one if None.
+            seed: Events to start from; they are not announced.
+            meta: What else is known about it.
+
+        Returns:
+            The session, listed and announced.
+
         Raises:
             SessionStoreError: As `prepare`.
             SeedError: The seed is no log.
@@ -99,6 +108,9 @@ class SessionStore(Service, key="sessions"):
             seed: Events to start from; they are not announced.
             meta: What else is known about it.
 
+        Returns:
+            The session, which nobody can look up yet.
+
         Raises:
             SessionStoreError: Code `SESSION_ALREADY_EXISTS` when the id is live,
                 `CWD_NOT_ABSOLUTE`.
@@ -127,8 +139,15 @@ class SessionStore(Service, key="sessions"):
     def enter(self, ctx: Context, session: Session) -> Effect:
         """List a session and carry its events until the returned effect is disposed.
 
-        Emits nothing by itself. Disposal unlists the session and, if it had been announced,
-        emits `session/disposed`.
+        Emits nothing by itself. Disposal unlists the session and, if it had been announced, emits
+        `session/disposed`.
+
+        Args:
+            ctx: Owner of the entry.
+            session: The session, from `prepare`.
+
+        Returns:
+            The entry; disposing it unlists the session.
 
         Raises:
             SessionStoreError: Code `SESSION_ALREADY_EXISTS` when the id went live meanwhile,
@@ -155,6 +174,9 @@ class SessionStore(Service, key="sessions"):
     def announce(self, session: Session) -> None:
         """Emit `session/created`, once.
 
+        Args:
+            session: A session that was entered.
+
         Raises:
             SessionStoreError: Code `SESSION_NOT_LIVE` or `ALREADY_ANNOUNCED`.
             Exception: What a listener raised. The session stays listed; disposing of its
@@ -171,6 +193,9 @@ class SessionStore(Service, key="sessions"):
 
     async def flush(self, session: Session) -> None:
         """Have everything that is buffered of a session made durable, and wait for it.
+
+        Args:
+            session: A live session.
 
         Raises:
             SessionStoreError: Code `SESSION_NOT_LIVE`.
@@ -194,6 +219,9 @@ class SessionStore(Service, key="sessions"):
             boundary: Sequence number of the `turn/end` to copy up to; the last event if None.
             child_id: The child's id; a fresh one if None.
 
+        Returns:
+            The child, listed and announced.
+
         Raises:
             ForkError: In this order `SESSION_ALREADY_EXISTS` (child id), `SESSION_NOT_FOUND`,
                 `SESSION_NOT_LIVE` (the id is live on another object), `INVALID_BOUNDARY`,
@@ -214,7 +242,11 @@ class SessionStore(Service, key="sessions"):
     # --- looking around -------------------------------------------------------------------
 
     def get(self, id: str) -> Session | None:
-        """Return the live session with this id, or None."""
+        """Return the live session with this id, or None.
+
+        Args:
+            id: Its id.
+        """
         entry = self._live.get(id)
         return None if entry is None else entry.session
 
@@ -232,6 +264,9 @@ class SessionStore(Service, key="sessions"):
                 not remember the event as committed: a later validator may still object.
             chunks: Whether it is asked about `assistant/chunk` events too, which come by the
                 thousand.
+
+        Returns:
+            The registration; disposing it ends the asking.
         """
         rule = _Rule(check, chunks)
         return self._rules.register(ctx, lambda layer: layer.add(rule), label="session validator")

@@ -9,10 +9,10 @@ from pydantic import ValidationError
 
 from dsh.core import NotJsonError
 from dsh.core import json as djson
+from dsh.core.vocabulary import adapter_of
 from dsh.session._data import SessionData, UnknownData, registered_type, type_name
 from dsh.session._event import APPEND, Replace, SessionEvent, SurfaceOp
 from dsh.session._freeze import thaw
-from dsh.session._open_union import adapter_of
 from dsh.session._session_header import SESSION_FORMAT_VERSION, SessionHeader
 from dsh.session.errors import SessionFormatError
 

@@ -48,9 +48,13 @@ class EventRefusedError(SessionError):
 
     code = "EVENT_REFUSED"
     SURFACE_OP_MISSING = "SURFACE_OP_MISSING"
+    """The type stands in the history, and no surface operation was given."""
     SURFACE_OP_UNEXPECTED = "SURFACE_OP_UNEXPECTED"
+    """A surface operation was given for a type that is log-only."""
     BAD_PROVENANCE = "BAD_PROVENANCE"
+    """A source is no sequence number of an earlier event."""
     REENTRANT_APPEND = "REENTRANT_APPEND"
+    """An observer or validator appended while an event was being committed."""
 
 
 class EnclosureError(SessionError):
@@ -58,8 +62,11 @@ class EnclosureError(SessionError):
 
     code = "NOT_ENCLOSED"
     NOT_ENCLOSED = "NOT_ENCLOSED"
+    """The event stands outside of a turn."""
     TURN_MISMATCH = "TURN_MISMATCH"
+    """The event names another turn than the open or the next one."""
     STEP_MISMATCH = "STEP_MISMATCH"
+    """The event names another step than the open or the next one."""
 
 
 class SurfaceError(SessionError):
@@ -67,9 +74,13 @@ class SurfaceError(SessionError):
 
     code = "CORRUPT_SURFACE"
     REPLACE_START_NOT_FOUND = "REPLACE_START_NOT_FOUND"
+    """The first event of the range does not stand on the surface."""
     REPLACE_END_NOT_FOUND = "REPLACE_END_NOT_FOUND"
+    """The last event of the range does not stand on the surface."""
     REPLACE_REVERSED = "REPLACE_REVERSED"
+    """The range ends before it starts."""
     CORRUPT_SURFACE = "CORRUPT_SURFACE"
+    """A tool result stands before its call."""
 
 
 class HeaderFoldError(SessionError):
@@ -83,9 +94,13 @@ class SeedError(SessionError):
 
     code = "SEED"
     SEED_GAP = "SEED_GAP"
+    """The sequence numbers do not count from 0 without gaps."""
     SEED_NOT_JSON = "SEED_NOT_JSON"
+    """A payload would not survive a JSON round trip."""
     SEED_SURFACE_OP = "SEED_SURFACE_OP"
+    """An event has a surface operation that its type does not take, or lacks one."""
     SEED_SURFACE = "SEED_SURFACE"
+    """A surface operation does not fit the surface before it."""
 
 
 class SessionFormatError(SessionError):
@@ -93,9 +108,13 @@ class SessionFormatError(SessionError):
 
     code = "FORMAT"
     UNSUPPORTED_VERSION = "UNSUPPORTED_VERSION"
+    """Another version wrote the session."""
     UNKNOWN_SURFACE_TYPE = "UNKNOWN_SURFACE_TYPE"
+    """A type that stands in the history is declared by no installed wheel."""
     MALFORMED_EVENT = "MALFORMED_EVENT"
+    """An event lacks something, or holds what does not fit."""
     MALFORMED_HEADER = "MALFORMED_HEADER"
+    """The header lacks something, or holds what does not fit."""
 
 
 class SessionTypeError(SessionError, TypeError):
@@ -103,7 +122,9 @@ class SessionTypeError(SessionError, TypeError):
 
     code = "BAD_EVENT_TYPE"
     BAD_EVENT_TYPE = "BAD_EVENT_TYPE"
+    """The name is not `family/name` in lower case."""
     DUPLICATE_EVENT_TYPE = "DUPLICATE_EVENT_TYPE"
+    """Another live class has the type."""
 
 
 class SessionStoreError(SessionError):
@@ -111,18 +132,28 @@ class SessionStoreError(SessionError):
 
     code = "SESSION_STORE"
     SESSION_ALREADY_EXISTS = "SESSION_ALREADY_EXISTS"
+    """A live session has the id."""
     SESSION_NOT_LIVE = "SESSION_NOT_LIVE"
+    """The session is not the one that is live under its id."""
     CWD_NOT_ABSOLUTE = "CWD_NOT_ABSOLUTE"
+    """The working directory is not an absolute path."""
     SESSION_ATTACHED = "SESSION_ATTACHED"
+    """A store carries the session already."""
     ALREADY_ANNOUNCED = "ALREADY_ANNOUNCED"
+    """`session/created` was emitted for it before."""
 
 
 class ForkError(SessionError):
     """A fork was refused; no child was made."""
 
     code = "FORK"
-    SESSION_ALREADY_EXISTS = "SESSION_ALREADY_EXISTS"
+    SESSION_ALREADY_EXISTS = SessionStoreError.SESSION_ALREADY_EXISTS
+    """The child's id is taken."""
     SESSION_NOT_FOUND = "SESSION_NOT_FOUND"
-    SESSION_NOT_LIVE = "SESSION_NOT_LIVE"
+    """No live session has the id to fork from."""
+    SESSION_NOT_LIVE = SessionStoreError.SESSION_NOT_LIVE
+    """The session to fork from is not the one that is live under its id."""
     INVALID_BOUNDARY = "INVALID_BOUNDARY"
+    """The log to fork from has no event of this number."""
     OPEN_TURN = "OPEN_TURN"
+    """The event at the boundary is no `turn/end`."""

@@ -104,6 +104,9 @@ class SystemPrompt(Service, key="system_prompt"):
                 tools belongs between 100 and 199.
             text: The text, or a synchronous function that computes it at every assembly.
 
+        Returns:
+            The registration; disposing it removes the section.
+
         Raises:
             PromptError: The name is taken in this layer (`PROMPT_DUPLICATE`), is protected by
                 an outer layer (`PROMPT_PROTECTED`), or something is unusable (`PROMPT_INVALID`).
@@ -143,6 +146,9 @@ class SystemPrompt(Service, key="system_prompt"):
             ctx: Owner; decides how long it is asked and for whom.
             provider: Returns the schemas to offer, or a `ToolProviderResult`.
 
+        Returns:
+            The registration; disposing it ends the asking.
+
         Raises:
             PromptError: Code `PROMPT_INVALID` when it is not a synchronous callable.
         """
@@ -159,6 +165,9 @@ class SystemPrompt(Service, key="system_prompt"):
             name: Lower case letters, digits and underscores, starting with a letter.
             provider: The value, or a synchronous function that computes it at every assembly;
                 None means that there is no value this time, and referring to it is an error.
+
+        Returns:
+            The registration; disposing it removes the variable.
 
         Raises:
             PromptError: The name is taken in this layer (`PROMPT_DUPLICATE`), or name or
@@ -183,13 +192,16 @@ class SystemPrompt(Service, key="system_prompt"):
     ) -> Effect:
         """Keep sections and tools as they were collected, whatever assembly listeners do.
 
-        A protected name that was not collected stays absent. Protections add up; one made
-        through an agent's context counts for that agent's prompts only.
+        A protected name that was not collected stays absent. Protections add up; one made through
+        an agent's context counts for that agent's prompts only.
 
         Args:
             ctx: Owner; decides how long the protection holds and for whom.
             sections: Names of sections. Inner scopes can no longer replace them.
             tools: Names of tools.
+
+        Returns:
+            The registration; disposing it lifts the protection.
 
         Raises:
             PromptError: No name at all (`PROMPT_INVALID`), or a scope already replaces one of

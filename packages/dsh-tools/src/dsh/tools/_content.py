@@ -9,6 +9,7 @@ from dsh.agent import HookContext
 from dsh.core import JsonObject
 from dsh.core import json as djson
 from dsh.core.errors import NotJsonError
+from dsh.core.vocabulary import adapter_of
 from dsh.llm import (
     ContentBlock,
     ReasoningBlock,
@@ -16,6 +17,8 @@ from dsh.llm import (
     ToolCallBlock,
     ToolResultBlock,
     UnknownBlock,
+    block_from_wire,
+    to_wire,
 )
 from dsh.session import ErrorInfo, MessageSource, OtherSource, PluginSource, UserSource
 from dsh.tools._results import ToolExecutionResult
@@ -87,10 +90,23 @@ def _checked_source(source: object) -> MessageSource:
             return source
         case OtherSource(kind, data) if type(kind) is str:
             return OtherSource(kind, _object(data, "source of the additional context"))
+        case MessageSource() if not isinstance(source, PluginSource | OtherSource):
+            return _declared_source(source)
         case _:
             raise ToolOutputError(
                 f"source of the additional context is a {type(source).__name__}, not a source"
             )
+
+
+def _declared_source(source: MessageSource) -> MessageSource:
+    """Return a source of a kind that a wheel declared, checked in its wire form."""
+    where = "source of the additional context"
+    family = adapter_of(MessageSource)
+    try:
+        wire = family.dump_python(source, mode="json", by_alias=True)
+    except (ValueError, TypeError) as error:
+        raise ToolOutputError(f"{where} has no wire form: {error}") from error
+    return cast("MessageSource", family.validate_python(_object(wire, where)))
 
 
 def clean_content(content: object, where: str, nesting: int = 0) -> tuple[ContentBlock, ...]:
@@ -121,8 +137,20 @@ def _clean(block: object, where: str, nesting: int) -> ContentBlock:
             return ToolResultBlock(_text(tool_call_id, where), inner, bool(is_error))
         case UnknownBlock(type=kind, data=data):
             return UnknownBlock(_text(kind, where), _object(data, where))
+        case ContentBlock():
+            return _declared(block, where)
         case _:
             raise ToolOutputError(f"{where} holds a {type(block).__name__}, not a content block")
+
+
+def _declared(block: ContentBlock, where: str) -> ContentBlock:
+    """Return a block of a kind that a wheel declared, cleaned in its wire form."""
+    try:
+        wire = to_wire(block)
+    except (ValueError, TypeError) as error:
+        kind = type(block).__name__
+        raise ToolOutputError(f"{where} holds a {kind} without a wire form: {error}") from error
+    return block_from_wire(_object(wire, where))
 
 
 def _text(text: object, where: str) -> str:

@@ -34,6 +34,7 @@ class Ask:
 
 
 PreToolDecision: TypeAlias = Allow | Deny | Ask
+"""What a listener of `tools/pre-execute` answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +58,4 @@ class Block:
 
 
 PostToolDecision: TypeAlias = Accept | Block
+"""What a listener of `tools/post-execute` answers."""

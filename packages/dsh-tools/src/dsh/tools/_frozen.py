@@ -10,6 +10,7 @@ from dsh.agent import HookContext
 from dsh.core import JsonObject, JsonValue
 from dsh.llm import ContentBlock, ToolResultBlock, UnknownBlock
 from dsh.session import OtherSource
+from dsh.session import freeze as detach
 from dsh.tools._results import ToolExecutionResult
 
 __all__ = ["FrozenObject", "frozen_result"]
@@ -59,13 +60,16 @@ def _block(block: ContentBlock) -> ContentBlock:
         return UnknownBlock(block.type, _object(block.data))
     if isinstance(block, ToolResultBlock):
         return replace(block, content=_content(block.content))
-    return block
+    # a declared block may hold objects and lists; of a known one this returns the very same
+    return detach(block, where=block.type)
 
 
 def _context(context: HookContext) -> HookContext:
     source = context.source
     if isinstance(source, OtherSource):
         source = OtherSource(source.kind, _object(cast("JsonObject", source.data)))
+    else:
+        source = detach(source, where=source.kind)
     return HookContext(_content(context.content), source)
 
 

@@ -12,14 +12,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from dsh.core import JsonObject
 from dsh.core import json as djson
 from dsh.core.errors import NotJsonError
-from dsh.llm import (
-    ContentBlock,
-    ReasoningBlock,
-    TextBlock,
-    ToolCallBlock,
-    ToolResultBlock,
-    UnknownBlock,
-)
+from dsh.llm import ContentBlock, TextBlock
 from dsh.tools._results import ToolOutput
 from dsh.tools._text import readable
 from dsh.tools.errors import ToolOutputError
@@ -29,12 +22,10 @@ __all__ = ["NO_OUTPUT", "is_block", "to_output"]
 NO_OUTPUT: Final = "(no output)"
 """What the model reads when a tool returns nothing, or an empty text."""
 
-_BLOCKS: Final = (TextBlock, ReasoningBlock, ToolCallBlock, ToolResultBlock, UnknownBlock)
-
 
 def is_block(value: object) -> bool:
     """Tell whether `value` is a content block."""
-    return isinstance(value, _BLOCKS)
+    return isinstance(value, ContentBlock)
 
 
 def to_output(value: object) -> ToolOutput:

@@ -53,6 +53,9 @@ class ToolRegistry(Service, key="tools"):
             ctx: Owner; decides how long the tool exists and who sees it.
             tool: The tool.
 
+        Returns:
+            The registration; disposing it removes the tool.
+
         Raises:
             ToolRegistrationError: Code `DUPLICATE_TOOL` when the name is taken in this layer.
             ToolDefinitionError: It is no tool, or its types cannot be resolved.
@@ -79,14 +82,17 @@ class ToolRegistry(Service, key="tools"):
     ) -> Effect:
         """Hide inherited tools from a scope: from its prompts and from its calls.
 
-        Restrictions add up and are lifted one by one. They are evaluated at each look-up, so a
-        tool registered later is hidden by an allow list and shown by a deny list. Tools of the
-        scope itself are never hidden.
+        Restrictions add up and are lifted one by one. They are evaluated at each look-up, so a tool
+        registered later is hidden by an allow list and shown by a deny list. Tools of the scope
+        itself are never hidden.
 
         Args:
             ctx: Owner, a scoped context: whose view is masked, and for how long.
             allow: The only names to let through; None lets all through.
             deny: Names to hide.
+
+        Returns:
+            The registration; disposing it shows the tools again.
 
         Raises:
             ToolRegistrationError: The context has no scope (`RESTRICTION_UNSCOPED`), nothing
@@ -127,12 +133,15 @@ class ToolRegistry(Service, key="tools"):
     def guard(self, ctx: Context, fn: Guard) -> Effect:
         """Add a veto that runs after every policy and cannot be overruled.
 
-        Guards run for every call that is not denied, those of outer layers first; the first
-        reason denies. Two registrations of one function are independent.
+        Guards run for every call that is not denied, those of outer layers first; the first reason
+        denies. Two registrations of one function are independent.
 
         Args:
             ctx: Owner; decides how long the guard stands and for whose calls.
             fn: Takes the execution and returns why the call is denied, or None.
+
+        Returns:
+            The registration; disposing it removes the guard.
 
         Raises:
             ToolRegistrationError: Code `INVALID_GUARD` when it is not a synchronous callable.

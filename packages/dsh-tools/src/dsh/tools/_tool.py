@@ -177,6 +177,11 @@ class Tool:
         return self._timeout_ms
 
     @property
+    def concurrent(self) -> Concurrency:
+        """What was declared about calls that overlap; `is_concurrent` decides for a call."""
+        return self._concurrent
+
+    @property
     def schema(self) -> ToolSchema:
         """What the model sees of the tool: name, description and parameters, a fresh copy."""
         return ToolSchema(self.name, self.description, self.parameters)

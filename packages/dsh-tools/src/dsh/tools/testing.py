@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dsh.agent import Agent
     from dsh.core import JsonObject, JsonValue
     from dsh.llm import CancelSignal
+    from dsh.session import ToolResult
 
 __all__ = ["call_tool", "run_tool", "text_of", "tools_app"]
 
@@ -73,6 +74,6 @@ async def run_tool(
     return await tool.run(arguments, execution or ToolExecution("call-1", tool.name, arguments))
 
 
-def text_of(result: ToolExecutionResult | ToolOutput) -> str:
-    """Return the visible text of a result."""
+def text_of(result: ToolExecutionResult | ToolOutput | ToolResult) -> str:
+    """Return the visible text of a result, as a tool gave it or as the log keeps it."""
     return "".join(block.text for block in result.content if isinstance(block, TextBlock))

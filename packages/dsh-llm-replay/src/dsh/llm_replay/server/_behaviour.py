@@ -41,6 +41,7 @@ class Wait:
     """Pause for a number of seconds."""
 
     seconds: float
+    """How long to pause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Hold:
     """Stop at a gate until it is opened."""
 
     gate: Gate
+    """The gate; a test opens it."""
 
 
 @dataclass(frozen=True, slots=True)

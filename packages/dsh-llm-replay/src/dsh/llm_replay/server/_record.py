@@ -139,7 +139,9 @@ class Rejection:
     """A request that did not consume the script."""
 
     method: str
+    """The HTTP method."""
     path: str
+    """The request target, query included."""
     status: int
     """405, 404, 401 or 400."""
     reason: str
