@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from dsh.agent import AgentFault, AgentRegistry
+from dsh.agent.loop import Loop
 from dsh.agent_core import AgentCore, create_agent
 from dsh.agent_loop import AgentLoop
 from dsh.core import App, ConfigError, Context, MountState, entry_points
@@ -23,7 +24,7 @@ SERVICES = (
     SystemPrompt,
     ToolRegistry,
     AgentRegistry,
-    AgentLoop,
+    Loop,
     Invariants,
 )
 
@@ -54,7 +55,7 @@ async def test_the_bundle_stands_when_it_has_settled_and_leaves_nothing() -> Non
         # and once more in the same app
         again = app.mount(AgentCore)
         await again.settled()
-        assert app.get(AgentLoop) is not None
+        assert isinstance(app.get(Loop), AgentLoop)
 
 
 async def test_configuration_reaches_its_owner() -> None:
@@ -70,7 +71,9 @@ async def test_configuration_reaches_its_owner() -> None:
         await app.mount(AgentCore, config).settled()
         assert app[SystemPrompt].config.persona == "You are {{model}}."
         assert app[SystemPrompt].config.tool_order == ("b", TOOL_ORDER_REST)
-        loop = app[AgentLoop].config
+        shipped = app[Loop]
+        assert isinstance(shipped, AgentLoop)
+        loop = shipped.config
         assert (loop.cancel_grace_s, loop.close_grace_s, loop.max_parallel_tools) == (1, 5, 2)
         assert app[Invariants].level == "full"
         await anyio.wait_all_tasks_blocked()

@@ -19,8 +19,8 @@ from dsh.agent import (
     open_agent,
 )
 from dsh.agent.events import AgentCreated, AgentDisposed, AgentSessionStart, TurnContinuation
+from dsh.agent.loop import Loop
 from dsh.agent.testing import StubAgent
-from dsh.agent_loop import AgentLoop
 from dsh.agent_loop._agent import LoopAgent
 from dsh.agent_loop.testing import open_spine, soon
 from dsh.core import (
@@ -102,10 +102,10 @@ async def test_the_registry_delegates_to_one_factory() -> None:
     async with open_spine() as app:
         registry = app[AgentRegistry]
         with pytest.raises(AgentFault) as caught:
-            registry.set_factory(app.ctx, app[AgentLoop])
+            registry.set_factory(app.ctx, app[Loop])
         assert caught.value.code == "AGENT_FACTORY_EXISTS"
         await (await registry.create(app.ctx)).dispose()
-        loop = app[AgentLoop]
+        loop = app[Loop]
         await loop.ctx.owner.dispose()
         with pytest.raises(AgentFault):
             await registry.create(app.ctx)
@@ -283,7 +283,7 @@ async def test_giving_up_during_setup_publishes_nothing(who: str) -> None:
             case "owner":
                 await soon(mount.dispose())
             case "factory":
-                await soon(app[AgentLoop].ctx.owner.restart())
+                await soon(app[Loop].ctx.owner.restart())
             case _:
                 signal.abort("enough")
         await anyio.wait_all_tasks_blocked()

@@ -19,7 +19,7 @@ from dsh.agent import (
 )
 from dsh.agent.events import AgentDisposed as AgentDisposedEvent
 from dsh.agent.events import AgentError, AgentStatusChanged, PreStep, SessionPrefix
-from dsh.agent_loop import AgentLoop
+from dsh.agent.loop import Loop
 from dsh.agent_loop.testing import (
     assert_valid_history,
     assert_valid_trace,
@@ -298,7 +298,7 @@ async def test_all_who_dispose_wait_for_the_same_end() -> None:
 # case: AG-07
 async def test_the_handle_leaves_no_effect_behind() -> None:
     async with open_spine(ScriptedAdapter()) as app:
-        loop = app[AgentLoop].ctx.owner
+        loop = app[Loop].ctx.owner
         before = [effect.label for effect in (*app.root.effects, *loop.effects)]
         async with open_agent(app, agent_id="short"):
             pass
@@ -358,7 +358,7 @@ async def test_unloading_the_loop_takes_every_agent_along() -> None:
     ):
         one.send("a")
         await soon(adapter.waiting())
-        await soon(app[AgentLoop].ctx.owner.dispose())
+        await soon(app[Loop].ctx.owner.dispose())
         assert one.status == two.status == "disposed"
         assert app[AgentRegistry].list() == ()
         assert app[SessionStore].list() == ()

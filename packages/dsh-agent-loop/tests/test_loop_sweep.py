@@ -24,7 +24,7 @@ from dsh.agent import (
     PromptDecision,
 )
 from dsh.agent.events import PromptSubmit, SessionPrefix, TurnContinuation
-from dsh.agent_loop import AgentLoop
+from dsh.agent.loop import Loop
 from dsh.agent_loop.testing import (
     assert_valid_history,
     assert_valid_request,
@@ -61,7 +61,7 @@ def dispose(app: App, handle: AgentHandle) -> None:
 
 def kill(app: App, handle: AgentHandle) -> None:
     """Cancel the driver's task from outside, as a torn-down task group would."""
-    loop = app[AgentLoop].ctx.owner
+    loop = app[Loop].ctx.owner
     for effect in loop.effects:
         for slot in effect.children:
             for child in slot.children:

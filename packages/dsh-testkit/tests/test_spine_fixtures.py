@@ -10,9 +10,22 @@ import pytest
 from trio.testing import MockClock
 
 from dsh.agent import Agent, AgentFault, AgentOptions
-from dsh.core import App, Emit, Plugin, PluginConfig, Service, inject, on, settings
+from dsh.core import (
+    App,
+    Emit,
+    EntryPoint,
+    Plugin,
+    PluginConfig,
+    Service,
+    entry_points,
+    inject,
+    on,
+    settings,
+)
+from dsh.core.testing import fake_entry_points
 from dsh.invariants import Invariants
 from dsh.llm_replay.server import WireServer
+from dsh.loader import SeamError, choose_bundle, load_bundle
 from dsh.session import Completed
 from dsh.testkit import (
     MODEL,
@@ -109,6 +122,101 @@ class TestWithPlugins:
         (request,) = spine.model.requests
         assert [schema.name for schema in request.tools or ()] == ["echo"]
         assert "You are a parrot." in (request.system or "")
+
+
+class First(Service, key="first"):
+    """What the second one waits for."""
+
+
+class SlowFirst(First):
+    async def start(self) -> None:
+        await anyio.wait_all_tasks_blocked()
+
+
+class Second(Service, key="second"):
+    """What the third one waits for."""
+
+    first = inject(First)
+
+    async def start(self) -> None:
+        await anyio.wait_all_tasks_blocked()
+
+
+class Third(Plugin):
+    second = inject(Second)
+    tools = inject(ToolRegistry)
+
+    async def start(self) -> None:
+        await anyio.wait_all_tasks_blocked()
+        self.tools.register(self.ctx, echo)
+
+
+async def test_plugins_have_started_in_whatever_order_they_are_named() -> None:
+    async with open_spine(plugins=[Third, Second, SlowFirst]) as spine:
+        assert spine.app[ToolRegistry].get("echo") is not None
+
+
+class Bare(Plugin):
+    """A bundle with the parts of another one, no settings and no invariants of its own."""
+
+    name: ClassVar[str] = "bare"
+
+    async def start(self) -> None:
+        without = {"invariants": {"enabled": False}}
+        core = self.ctx.mount(load_bundle(choose_bundle()), without)
+        await core.settled()
+
+
+class TestWithAnotherBundle:
+    """Overriding `spine_bundle`."""
+
+    @pytest.fixture
+    def spine_bundle(self) -> Any:
+        return Bare
+
+    async def test_it_is_what_the_agent_runs_on(self, agent: Agent, spine: Spine) -> None:
+        assert "bare" in {mount.name for mount in spine.app.mounts}
+        spine.model.append(text("hi"))
+        assert (await soon(agent.ask("hello"))).text == "hi"
+
+
+async def test_a_bundle_is_named_as_an_object_or_as_it_is_installed() -> None:
+    async with open_spine([text("hi")], bundle="agent-core") as spine, spine.agent() as agent:
+        assert (await soon(agent.ask("hello"))).text == "hi"
+    with pytest.raises(SeamError, match="the test: bundle: no installed bundle is called 'nope'"):
+        async with open_spine(bundle="nope"):
+            pass
+
+
+async def test_installing_a_sibling_swaps_the_bundle() -> None:
+    mounted: list[str] = []
+
+    class Acme(Bare):
+        name: ClassVar[str] = "acme"
+
+        async def start(self) -> None:
+            mounted.append(self.name)
+            core = self.ctx.mount(entry_points_before[0].load())
+            await core.settled()
+
+    entry_points_before = entry_points("dsh.bundles")
+    acme = EntryPoint("acme", "acme:Acme", "dsh.bundles", "acme", "1", lambda: Acme)
+    others = (*entry_points_before, *entry_points("dsh.defaults"))
+    with fake_entry_points(*others, acme):
+        async with open_spine():
+            assert mounted == ["acme"]
+
+
+class Mute(Plugin):
+    """A bundle that mounts nothing, and so waits for nobody and provides nothing."""
+
+    service = inject(Nowhere)
+
+
+async def test_a_bundle_that_waits_is_told() -> None:
+    with pytest.raises(AssertionError, match="nowhere"):
+        async with open_spine(bundle=Mute):
+            pass
 
 
 async def test_an_agent_that_still_works_is_taken_down(agent: Agent, spine: Spine) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import dsh.testkit
 from dsh.bash.testing import BashContract
-from dsh.testkit import bash_contract, llm_contract, persistence_contract
+from dsh.testkit import bash_contract, llm_contract, loop_contract, persistence_contract
 from dsh.testkit._case import leave_out
 
 
@@ -43,7 +43,7 @@ def test_the_bash_suite_is_that_of_the_seam() -> None:
     assert bash_contract.BashContract is BashContract
 
 
-@pytest.mark.parametrize("contract", [llm_contract, persistence_contract])
+@pytest.mark.parametrize("contract", [llm_contract, loop_contract, persistence_contract])
 def test_the_cases_of_a_contract_have_names_of_their_own(contract: object) -> None:
     cases = getattr(contract, "CASES")  # noqa: B009 - the modules share no type
     names = [str(case) for case in cases]

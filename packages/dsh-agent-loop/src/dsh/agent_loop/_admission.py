@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
-from dsh.agent import AllowPrompt, BlockPrompt, PromptDecision
-from dsh.agent.events import PromptSubmit
-from dsh.agent_loop._decisions import no_decision
-from dsh.agent_loop._notes import Notes
-from dsh.agent_loop._prompt import Queued, checked_content, context_message
+from dsh.agent import AllowPrompt, BlockPrompt
+from dsh.agent.loop import context_message
+from dsh.agent_loop._prompt import Queued
 from dsh.agent_loop._state import AgentState
 from dsh.session import APPEND, PromptBlocked, UserMessage
 
 
-async def admit(state: AgentState, notes: Notes, prompts: Sequence[Queued]) -> str | None:
+async def admit(state: AgentState, prompts: Sequence[Queued]) -> str | None:
     """Log every prompt of a turn, or its veto.
 
     Returns:
@@ -26,34 +23,24 @@ async def admit(state: AgentState, notes: Notes, prompts: Sequence[Queued]) -> s
     blocked: str | None = None
     admitted = False
     for item in prompts:
-        event = PromptSubmit(state.agent, item.content, item.source)
-        decision = cast("object", await state.spine.ctx.waterfall(event, _allow))
-        match decision:
-            case AllowPrompt():
-                _log_prompt(state, notes, item, decision)
-                admitted = True
-            case BlockPrompt(reason=reason):
-                blocked = reason
-                _log_veto(state, item, reason)
-            case _:
-                raise no_decision("agent/prompt-submit", decision)
+        decision = await state.policies.prompt(item.content, item.source)
+        if isinstance(decision, BlockPrompt):
+            blocked = decision.reason
+            _log_veto(state, item, blocked)
+        else:
+            _log_prompt(state, item, decision)
+            admitted = True
     return None if admitted else blocked or "the prompt was blocked"
 
 
-def _log_prompt(state: AgentState, notes: Notes, item: Queued, decision: AllowPrompt) -> None:
-    content = item.content
-    if decision.content is not None:
-        content = checked_content(decision.content, "prompt")
+def _log_prompt(state: AgentState, item: Queued, decision: AllowPrompt) -> None:
+    content = item.content if decision.content is None else decision.content
     state.session.append(UserMessage(content, item.source), APPEND)
     if decision.additional_context is not None:
-        notes.inject(context_message(decision.additional_context))
+        state.notes.inject(context_message(decision.additional_context))
 
 
 def _log_veto(state: AgentState, item: Queued, reason: str) -> None:
     if item.receipt is not None:
         state.book.block(item.receipt, reason)
     state.session.append(PromptBlocked(item.content, item.source, reason))
-
-
-async def _allow(event: PromptSubmit) -> PromptDecision:
-    return AllowPrompt()

@@ -7,30 +7,26 @@ from typing import Final
 
 import anyio
 
-from dsh.agent_loop._failures import leaf_of
-from dsh.agent_loop._notes import Notes
-from dsh.agent_loop._state import AgentState, driving
+from dsh.agent.loop import leaf_of
+from dsh.agent_loop._state import AgentState
 from dsh.agent_loop._turn import TurnRunner
 
 _log: Final = logging.getLogger("dsh.agent_loop")
 
 
-async def drive(state: AgentState, notes: Notes) -> None:
+async def drive(state: AgentState) -> None:
     """Run turns until the agent is disposed. Being cancelled means the same."""
-    driving.set(state.agent)
     try:
         while not state.disposed:
             await state.wait_for_work()
             if not state.disposed:
-                await _serve(state, notes)
+                await _serve(state)
     finally:
         state.begin_dispose()
         await _last_checkpoint(state)
-        state.book.close()
-        state.exited.set()
 
 
-async def _serve(state: AgentState, notes: Notes) -> None:
+async def _serve(state: AgentState) -> None:
     """Run one turn if there is one to run, and come to rest if nothing follows."""
     if state.cause is not None:
         # cancelled before this task woke up: what is queued now came after the cancel
@@ -41,7 +37,7 @@ async def _serve(state: AgentState, notes: Notes) -> None:
         if state.disposed:
             return
         if state.cause is None:
-            await _run_batch(state, notes)
+            await _run_batch(state)
             if state.disposed:
                 return
         state.cause = None
@@ -52,11 +48,11 @@ async def _serve(state: AgentState, notes: Notes) -> None:
         state.release_waiters()
 
 
-async def _run_batch(state: AgentState, notes: Notes) -> None:
+async def _run_batch(state: AgentState) -> None:
     batch = state.take_batch()
     if not batch:
         return
-    runner = TurnRunner(state, notes)
+    runner = TurnRunner(state)
     try:
         await runner.run(batch)
     except Exception as error:  # noqa: BLE001 - the log refused the turn; the driver goes on

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
-from dsh.agent import AgentOptions, AgentRegistry
-from dsh.core import Mount, PluginConfig, Service, inject, settings
+from dsh.agent import AgentOptions
+from dsh.agent.loop import Loop
+from dsh.core import PluginConfig, inject, settings
 from dsh.llm import LlmService
-from dsh.session import SessionStore
 from dsh.session_persistence import SessionPersistence
 from dsh.system_prompt import SystemPrompt
 from dsh.tools import ToolRegistry
@@ -27,17 +25,17 @@ class ConfiguredAgent(PluginConfig):
     model: str | None = None
     """`provider/model`, or a bare name that one provider declares."""
     max_steps: PositiveInt | None = None
-    """As in `AgentOptions`."""
+    """Model requests of one turn; unset: no bound."""
     max_tokens: PositiveInt | None = None
-    """As in `AgentOptions`."""
+    """Output tokens of one model request; unset: as the adapter decides."""
     max_turn_tokens: PositiveInt | None = None
-    """As in `AgentOptions`."""
+    """Output tokens of one turn; unset: no bound."""
     temperature: NonNegativeFloat | None = None
-    """As in `AgentOptions`."""
+    """How freely the model samples; unset: as the provider decides."""
     reasoning_effort: str | None = None
-    """As in `AgentOptions`."""
+    """How hard the model thinks, one of the efforts it declares; unset: its default."""
     stop: tuple[str, ...] | None = None
-    """As in `AgentOptions`."""
+    """Texts that end an answer."""
 
     def options(self) -> AgentOptions:
         """Return the agent's options."""
@@ -65,49 +63,11 @@ class LoopConfig(PluginConfig):
     """How many calls of tools that may overlap run at the same time."""
 
 
-class Owned(ABC):
-    """Something that ends with the mount that owns it."""
-
-    @abstractmethod
-    def owner_retires(self) -> None:
-        """Stop at once: the owner's disposal has begun."""
-
-
-class OwnedTable:
-    """What is owned by which mount, to be stopped the moment the owner's disposal begins."""
-
-    __slots__ = ("_by_owner",)
-
-    def __init__(self) -> None:
-        self._by_owner: dict[Mount, dict[Owned, None]] = {}
-
-    def add(self, owner: Mount, owned: Owned) -> None:
-        """Enter something."""
-        self._by_owner.setdefault(owner, {})[owned] = None
-
-    def discard(self, owner: Mount, owned: Owned) -> None:
-        """Take something out, if it is there."""
-        table = self._by_owner.get(owner, {})
-        table.pop(owned, None)
-        if not table:
-            self._by_owner.pop(owner, None)
-
-    def retire(self, mount: Mount) -> None:
-        """Stop everything that a mount and the mounts below it own."""
-        for owner in [owner for owner in self._by_owner if mount.owns(owner)]:
-            for owned in list(self._by_owner.get(owner, ())):
-                owned.owner_retires()
-
-
-class Spine(Service):
+class Spine(Loop):
     """What every agent of one loop shares."""
-
-    owned: OwnedTable
 
     Config = LoopConfig
     config = settings(LoopConfig)
-    agents = inject(AgentRegistry)
-    sessions = inject(SessionStore)
     llm = inject(LlmService)
     tools = inject(ToolRegistry)
     system_prompt = inject(SystemPrompt)

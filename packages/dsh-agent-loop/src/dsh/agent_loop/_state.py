@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from contextvars import ContextVar
 from typing import Final
 
 import anyio
 import anyio.lowlevel
 
-from dsh.agent import Agent, AgentDisposed, AgentFault, AgentStatus, Receipt, ReceiptBook
+from dsh.agent import AgentStatus, Receipt
 from dsh.agent.events import AgentError, AgentQueued, AgentStatusChanged
-from dsh.agent_loop._failures import leaf_of
+from dsh.agent.loop import CallIds, DrivenAgent, Notes, Policies, Requests, leaf_of
 from dsh.agent_loop._prompt import Queued
 from dsh.agent_loop._spine import Spine
-from dsh.core import LifecycleDeadlock
 from dsh.llm import CancelSignal, ContentBlock, Message
-from dsh.session import Aborted, Disposed, HeaderRecord, MessageSource
+from dsh.session import Aborted, Disposed, MessageSource
 
 _log: Final = logging.getLogger("dsh.agent_loop")
-
-driving: ContextVar[Agent | None] = ContextVar("driving", default=None)
-"""The agent whose driver runs the current code, for waits that could never end."""
 
 
 class AgentState:
@@ -35,62 +30,47 @@ class AgentState:
     __slots__ = (
         "agent",
         "book",
+        "call_ids",
         "cause",
-        "defaults",
         "disposed",
-        "exited",
         "flush_due",
         "flush_scope",
-        "header",
+        "notes",
+        "policies",
         "prefix",
         "queued",
-        "ready",
+        "requests",
         "session",
         "signal",
         "spine",
         "status",
         "steering",
-        "used_ids",
         "waiters",
         "wake",
     )
 
-    def __init__(self, spine: Spine, agent: Agent) -> None:
+    def __init__(self, spine: Spine, agent: DrivenAgent) -> None:
         self.spine = spine
         self.agent = agent
         self.session = agent.session
-        self.book = ReceiptBook(agent.id, agent.session)
+        self.book = agent.book
+        self.policies = Policies(spine.ctx, agent)
+        self.requests = Requests(agent)
+        self.call_ids = CallIds(agent.session)
+        self.notes = Notes(agent.session, self._enclosed)
         self.queued: deque[Queued] = deque()
         self.steering: deque[Queued] = deque()
         self.wake: anyio.Event | None = None
         self.status: AgentStatus = "idle"
-        self.ready = False
         self.disposed = False
         self.cause: Aborted | Disposed | None = None
         self.signal: CancelSignal | None = None
         self.waiters: list[anyio.Event] = []
-        self.exited = anyio.Event()
         self.flush_due = False
         self.flush_scope: anyio.CancelScope | None = None
-        self.header = HeaderRecord()
-        self.defaults: frozenset[str] = frozenset()
-        """Fields of the logged configuration that the adapter filled in."""
         self.prefix: tuple[Message, ...] | None = None
-        self.used_ids: set[str] | None = None
 
     # --- driving ----------------------------------------------------------------------------
-
-    def check(self, verb: str) -> None:
-        """Refuse a driving verb on an agent that cannot be driven."""
-        if self.disposed:
-            raise AgentDisposed(self.agent.id, f"{verb}() is not possible any more")
-        if not self.ready:
-            raise AgentFault(
-                f"{verb}() of agent {self.agent.id!r} cannot be used before creation setup "
-                "completes",
-                code=AgentFault.IN_SETUP,
-                hint="setup registers; drive the agent once create() has returned",
-            )
 
     def enqueue(
         self, content: tuple[ContentBlock, ...], source: MessageSource, steer: bool
@@ -172,7 +152,7 @@ class AgentState:
         if self.signal is not None:
             self.signal.abort(_reason(self.cause))
         self.status = "disposed"
-        if self.ready:
+        if self.agent.ready:
             self.spine.ctx.emit(AgentStatusChanged(self.agent, "disposed"))
 
     def rouse(self) -> None:
@@ -205,7 +185,7 @@ class AgentState:
 
     async def when_idle(self) -> None:
         """Wait for idleness; on a disposed agent for the driver's exit."""
-        self.refuse_own_wait("becomes idle")
+        self.agent.refuse_own_wait("becomes idle")
         if not self.disposed and self.busy:
             waiter = anyio.Event()
             self.waiters.append(waiter)
@@ -215,17 +195,7 @@ class AgentState:
                 if waiter in self.waiters:
                     self.waiters.remove(waiter)
         if self.disposed:
-            await self.exited.wait()
-
-    def refuse_own_wait(self, what: str) -> None:
-        """Raise where the agent's own turn, or that of an agent it owns, would wait for itself."""
-        chain: list[str] = []
-        node = driving.get()
-        while node is not None:
-            chain.append(f"agent {node.id}")
-            if node is self.agent:
-                raise LifecycleDeadlock([*chain, f"agent {node.id} {what}"])
-            node = self.spine.agents.parent_of(node)
+            await self.agent.exited.wait()
 
     async def wait_for_work(self) -> None:
         """Wait until the driver has something to do; always lets other tasks run once."""
@@ -239,6 +209,13 @@ class AgentState:
     def report(self, turn: int, step: int, error: BaseException) -> None:
         """Emit `agent/error` for a failure."""
         self.spine.ctx.emit(AgentError(self.agent, turn, step, leaf_of(error)))
+
+    def _enclosed(self, turn: int, objection: Exception | None) -> None:
+        """Have the driver checkpoint a turn that was made around one event."""
+        self.flush_due = True
+        self.rouse()
+        if objection is not None:
+            self.report(turn, 0, objection)
 
     async def flush(self, step: int) -> None:
         """Checkpoint the session; a failure is reported, and bounded once disposal has begun."""

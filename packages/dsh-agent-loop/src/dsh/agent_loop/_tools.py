@@ -7,9 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import anyio
 
-from dsh.agent_loop._failures import UNKNOWN, StepAborted, is_fatal, leaf_of, text_of_error
-from dsh.agent_loop._notes import Notes
-from dsh.agent_loop._prompt import context_message
+from dsh.agent.loop import UNKNOWN, context_message, is_fatal, leaf_of, text_of_error
 from dsh.agent_loop._state import AgentState
 from dsh.llm import CancelSignal, ContentBlock, TextBlock, ToolCallBlock
 from dsh.session import (
@@ -19,6 +17,10 @@ from dsh.session import (
     synthetic_tool_result,
 )
 from dsh.tools import PendingCall, ToolCallInput, parse_arguments
+
+
+class StepAborted(Exception):
+    """The step's signal fired; the turn says why."""
 
 
 class CallState:
@@ -47,19 +49,17 @@ class ToolBatch:
     their bodies run together, their results are logged in call order.
     """
 
-    __slots__ = ("_calls", "_notes", "_signal", "_state", "_step", "_turn")
+    __slots__ = ("_calls", "_signal", "_state", "_step", "_turn")
 
     def __init__(
         self,
         state: AgentState,
-        notes: Notes,
         turn: int,
         step: int,
         signal: CancelSignal,
         blocks: Iterable[ToolCallBlock],
     ) -> None:
         self._state = state
-        self._notes = notes
         self._turn = turn
         self._step = step
         self._signal = signal
@@ -208,7 +208,7 @@ class ToolBatch:
             ),
         )
         for context in result.additional_context:
-            self._notes.park(context_message(context))
+            self._state.notes.park(context_message(context))
 
     def _stand_in(self, call: CallState) -> None:
         """Answer a call that gave no result; the log always accepts this."""

@@ -6,13 +6,12 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from dsh.agent import Continue
 from dsh.agent.events import AgentRequestError
+from dsh.agent.loop import failed, is_fatal, leaf_of
 from dsh.agent_loop._admission import admit
-from dsh.agent_loop._decisions import goes_on, stops_for_good, tries_again
-from dsh.agent_loop._failures import failed, is_fatal, leaf_of
-from dsh.agent_loop._notes import Notes
 from dsh.agent_loop._prompt import Queued
-from dsh.agent_loop._request import Inputs, assemble, build_call, compose_prefix, prepare_history
+from dsh.agent_loop._request import Inputs, assemble, build_call, prepare_history
 from dsh.agent_loop._state import AgentState
 from dsh.agent_loop._step import RequestFailed, StepOutcome, StepWork
 from dsh.llm import CancelSignal
@@ -44,9 +43,8 @@ class TurnRunner:
     interrupts the agent (a cancel, or its disposal) wins over a failure that follows from it.
     """
 
-    def __init__(self, state: AgentState, notes: Notes) -> None:
+    def __init__(self, state: AgentState) -> None:
         self._state = state
-        self._notes = notes
         self.turn = 0
         self.step = 0
         self.opened = False
@@ -72,7 +70,7 @@ class TurnRunner:
         """
         try:
             self._open(prompts)
-            blocked = await admit(self._state, self._notes, prompts)
+            blocked = await admit(self._state, prompts)
             if blocked is None:
                 await self._steps()
             else:
@@ -187,7 +185,7 @@ class TurnRunner:
         if self._interrupted(signal):
             self._close_step()
             return False
-        work = self._work = StepWork(self._state, self._notes, self.turn, self.step, signal)
+        work = self._work = StepWork(self._state, self.turn, self.step, signal)
         try:
             call = await build_call(self._state, self.turn, self.step, inputs, history, signal)
             outcome = await work.run(call)
@@ -205,7 +203,7 @@ class TurnRunner:
         if self._interrupted(signal):
             return None
         if state.prefix is None:
-            prefix = await compose_prefix(state, signal)
+            prefix = await state.policies.prefix(signal)
             if self._interrupted(signal):
                 return None
             state.prefix = prefix
@@ -237,7 +235,7 @@ class TurnRunner:
         event = AgentRequestError(
             state.agent, self.turn, self.step, error.config, error.finish, signal
         )
-        again = not self._reported and await tries_again(state, event)
+        again = not self._reported and await state.policies.again(event)
         if self._interrupted(signal):
             return False
         if not again:
@@ -257,8 +255,8 @@ class TurnRunner:
         if not self._close_step():
             return False
         try:
-            more = await goes_on(self._state, self.turn, outcome.had_tool_calls or steered)
-            stopped = await stops_for_good(self._state, self.turn)
+            more = await self._wants_more(outcome.had_tool_calls or steered)
+            stopped = await self._state.policies.stops_for_good(self.turn)
         except Exception as error:  # noqa: BLE001 - any failure of a policy ends the turn
             self._fail(error)
             return False
@@ -267,6 +265,16 @@ class TurnRunner:
             self._state.drop_steering("the turn was stopped for good")
             more = False
         return self._goes_on(more or (bool(self._state.steering) and not stopped))
+
+    async def _wants_more(self, wants_more: bool) -> bool:
+        """Ask whether the turn makes another step; a reason to do so becomes steering."""
+        decision = await self._state.policies.goes_on(self.turn, wants_more)
+        if not isinstance(decision, Continue):
+            return False
+        if decision.reason is not None:
+            reason = decision.reason
+            self._state.steering.append(Queued(reason.content, reason.source, None))
+        return True
 
     def _goes_on(self, more: bool) -> bool:
         if self._state.cause is not None:

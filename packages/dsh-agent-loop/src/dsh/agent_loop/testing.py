@@ -137,6 +137,7 @@ class StatusTrace:
     """The statuses an agent went through."""
 
     statuses: list[AgentStatus] = field(default_factory=list[AgentStatus])
+    """The statuses, oldest first."""
 
 
 def status_trace(ctx: Context, agent: Agent) -> StatusTrace:

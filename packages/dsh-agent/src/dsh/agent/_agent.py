@@ -112,7 +112,9 @@ class Agent(ABC):
 
     @abstractmethod
     def cancel(self, reason: str | None = None) -> None:
-        """Stop the running turn and empty both queues. Does nothing when there is nothing to stop.
+        """Stop the running turn and empty both queues, if there is anything to stop.
+
+        On a disposed agent it does nothing.
 
         The turn ends `aborted` with the first reason given. A tool that ignores its signal is
         left behind after a grace period, and its result says that the outcome is unknown.

@@ -36,6 +36,7 @@ class Blocked:
 
 
 OutcomeReason = TurnEndReason | Dropped | Blocked
+"""How a turn ended, or why a prompt never got into one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ class ReceiptBook:
     Call `issue` when a prompt is queued, `admit` when the turn that takes it in has logged its
     `turn/start`, `block` when a policy vetoes it, `drop` when a queue is emptied, `settle` after
     the checkpoint of a closed turn, and `close` when the driver has exited. A prompt whose
-    receipt is settled before its turn came has been withdrawn: leave it out.
+    receipt is settled before its turn came has been withdrawn: leave it out, and `drop` it.
     """
 
     __slots__ = ("_admitted", "_agent_id", "_queued", "_session")

@@ -97,6 +97,9 @@ class AgentRegistry(Service, key="agents"):
             ctx: Owner of the registration.
             factory: Who makes agents.
 
+        Returns:
+            The registration; disposing it leaves the registry without a factory.
+
         Raises:
             AgentFault: Code `AGENT_FACTORY_EXISTS`: one is set already.
         """
@@ -119,14 +122,17 @@ class AgentRegistry(Service, key="agents"):
     async def create(self, ctx: Context, options: CreateAgent | None = None) -> AgentHandle:
         """Make an agent on a new session.
 
-        The options are copied first. Then the agent is composed by `options.setup` while nobody
-        can see it, and published in one synchronous stretch: `session/created`, `agent/created`,
+        The options are copied first. Then the agent is composed by `options.setup` while nobody can
+        see it, and published in one synchronous stretch: `session/created`, `agent/created`,
         `agent/session-start`. Whatever fails, nothing is left behind and the ids are free again.
 
         Args:
             ctx: Owner of the agent. The context of another agent makes that agent the parent:
                 the new one is disposed with it.
             options: What to make; everything has a default.
+
+        Returns:
+            The handle that owns the agent.
 
         Raises:
             AgentFault: `NO_AGENT_FACTORY`, `AGENT_EXISTS` or `AGENT_CREATE_ABORTED`.
@@ -140,6 +146,9 @@ class AgentRegistry(Service, key="agents"):
         Args:
             ctx: Owner of the agent, as in `create`.
             options: Which session, and the agent's options.
+
+        Returns:
+            The handle that owns the agent.
 
         Raises:
             AgentFault: As in `create`, and `NO_SESSION_PERSISTENCE`.
@@ -162,6 +171,9 @@ class AgentRegistry(Service, key="agents"):
         Args:
             ctx: Owner of the entry.
             agent: The agent.
+
+        Returns:
+            The entry, as `enter` returns it.
 
         Raises:
             AgentFault: Code `AGENT_EXISTS`.
@@ -219,7 +231,11 @@ class AgentRegistry(Service, key="agents"):
         self.ctx.emit(AgentCreated(agent))
 
     def get(self, agent_id: str) -> Agent | None:
-        """Return the live agent with this id."""
+        """Return the live agent with this id, or None.
+
+        Args:
+            agent_id: Its id.
+        """
         return self._agents.get(agent_id)
 
     def list(self) -> tuple[Agent, ...]:

@@ -20,7 +20,10 @@ Prompt = str | Sequence[ContentBlock]
 """What may be said to an agent: a text, or content blocks."""
 
 Setup = Callable[[Context], Awaitable[Callable[[], None] | None]]
-"""Composes an agent before it is published; gets its context, may return a synchronous commit."""
+"""Composes an agent before it is published; gets its context.
+
+It may return a synchronous commit, which is called right before the publication.
+"""
 
 
 def blocks_of(content: Prompt) -> tuple[ContentBlock, ...]:
@@ -129,6 +132,7 @@ class BlockPrompt:
 
 
 PromptDecision = AllowPrompt | BlockPrompt
+"""What a listener of `agent/prompt-submit` answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,7 @@ class Continue:
 
 
 ContinuationDecision = Stop | Continue
+"""What a listener of `agent/turn-continuation` answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,3 +163,4 @@ class Retry:
 
 
 RequestErrorDecision = GiveUp | Retry
+"""What a listener of `agent/request-error` answers."""

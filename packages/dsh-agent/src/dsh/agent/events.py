@@ -143,7 +143,9 @@ class AgentRequest(Waterfall[LlmCallConfig], name="agent/request", scope="agent"
     step: int
     """The open step."""
     config: LlmCallConfig
-    """The configuration so far; the base returns it. Its model may be empty."""
+    """The configuration so far; the base returns it. Its model may be empty.
+
+    At the agent's first request that is what its options say, later what the last request had."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 An app, a spine and an agent to be driven, with a scripted model and the invariants on; services
 in memory; checks of logs and requests; contract suites for providers. The same things are pytest
 fixtures, see the README. The contract suites are `dsh.testkit.llm_contract`,
-`dsh.testkit.persistence_contract` and `dsh.testkit.bash_contract`.
+`dsh.testkit.persistence_contract`, `dsh.testkit.loop_contract` and `dsh.testkit.bash_contract`.
 """
 
 from __future__ import annotations

@@ -86,7 +86,14 @@ class MemoryApproval(Approval):
         return len(self._answers)
 
     async def asked(self, number: int = 1) -> ApprovalRequest:
-        """Wait until the `number`-th question was put, counted from 1, and return it."""
+        """Wait until a number of questions has been put.
+
+        Args:
+            number: Which question to wait for, counted from 1.
+
+        Returns:
+            That question.
+        """
         while len(self.requests) < number:
             await self._changed.wait()
         return self.requests[number - 1]

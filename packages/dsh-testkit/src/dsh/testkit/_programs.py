@@ -48,7 +48,9 @@ class Completed:
     returncode: int
     """Its exit code; minus the number of the signal that ended it."""
     stdout: str
+    """All it wrote to standard output."""
     stderr: str
+    """All it wrote to standard error."""
 
 
 def unprivileged(argv: Sequence[str], *, uid: int | None = None) -> list[str]:

@@ -15,7 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from dsh.agent import Agent
-    from dsh.core import App
+    from dsh.core import App, PluginLike
     from dsh.llm_replay import ScriptedAdapter
     from dsh.llm_replay.server import WireServer
     from dsh.session_persistence.testing import MemoryPersistence
@@ -100,17 +100,26 @@ def spine_config() -> dict[str, Any]:
 
 
 @pytest.fixture
+def spine_bundle() -> str | PluginLike | None:
+    """The bundle that `spine` mounts, by default the installed one; override it as the others."""
+    return None
+
+
+@pytest.fixture
 async def spine(
     app: App,
     failures: Failures,
     scripted: ScriptedAdapter,
     spine_plugins: list[PluginRow],
     spine_config: dict[str, Any],
+    spine_bundle: str | PluginLike | None,
 ) -> AsyncGenerator[Spine, None]:
     """The spine mounted in `app`, with the model `scripted` and the invariants at level full."""
     from dsh.testkit._spine import mount_spine
 
-    mounted = await mount_spine(app, scripted, failures, plugins=spine_plugins, config=spine_config)
+    mounted = await mount_spine(
+        app, scripted, failures, plugins=spine_plugins, config=spine_config, bundle=spine_bundle
+    )
     yield mounted
     _hold(mounted.check)
 

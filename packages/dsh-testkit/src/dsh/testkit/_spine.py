@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, TypeAlias
 
-from dsh.agent import Agent, AgentOptions, Setup
-from dsh.agent_core import AgentCore, create_agent
-from dsh.core import App, Mount, MountState, PluginLike
+from dsh.agent import Agent, AgentOptions, Setup, open_agent
+from dsh.core import App, Context, Mount, MountState, PluginLike
 from dsh.invariants import Invariants, Violation
 from dsh.llm import LlmService
 from dsh.llm_replay import Entry, EntryFunction, ScriptedAdapter
+from dsh.loader import choose_bundle, load_bundle
+from dsh.system_prompt import PERSONA_SECTION, SystemPrompt
+from dsh.testkit._defaults import APP
 from dsh.testkit._failures import Failures
-from dsh.tools import Tool
+from dsh.tools import Tool, ToolRegistry
 
 __all__ = ["MODEL", "PluginRow", "Script", "Spine", "mount_spine", "open_spine"]
 
@@ -70,16 +72,7 @@ class Spine:
             Exception: As `mount`.
             AssertionError: As `mount`.
         """
-        mounts = [self.app.mount(*_row(plugin)) for plugin in plugins]
-        for mount in mounts:
-            await mount.settled()
-        waiting = [mount.name for mount in mounts if mount.state is MountState.PENDING]
-        if waiting:
-            raise AssertionError(
-                f"plugins that wait for a service nobody provides: {', '.join(waiting)}\n"
-                f"{self.app.explain()}"
-            )
-        return mounts
+        return await _mount_all(self.app, plugins)
 
     def agent(
         self,
@@ -94,7 +87,7 @@ class Spine:
         resume: str | None = None,
         setup: Setup | None = None,
     ) -> AbstractAsyncContextManager[Agent]:
-        """Make an agent for the duration of a block; see `dsh.agent_core.create_agent`.
+        """Make an agent for the duration of a block; see `dsh.agent.open_agent`.
 
         Args:
             model: Name of the model, by default the scripted one.
@@ -107,17 +100,24 @@ class Spine:
             resume: Id of a stored session to go on with.
             setup: Composes the agent's scope before it is published.
         """
-        return create_agent(
+        own_tools = tuple(tools)
+
+        async def compose(ctx: Context) -> Callable[[], None] | None:
+            if persona is not None:
+                ctx[SystemPrompt].section(ctx, PERSONA_SECTION, 0, persona)
+            for tool in own_tools:
+                ctx[ToolRegistry].register(ctx, tool)
+            return None if setup is None else await setup(ctx)
+
+        return open_agent(
             self.app,
             model=model,
             cwd=cwd,
-            persona=persona,
-            tools=tools,
             options=options,
             agent_id=agent_id,
             session_id=session_id,
             resume=resume,
-            setup=setup,
+            setup=compose,
         )
 
     @property
@@ -151,6 +151,35 @@ def _row(plugin: PluginRow) -> tuple[PluginLike, object]:
     return (plugin, None) if callable(plugin) else plugin
 
 
+async def _mount_all(app: App, plugins: Iterable[PluginRow]) -> list[Mount]:
+    mounts = [app.mount(*_row(plugin)) for plugin in plugins]
+    # one that waits for a later one counts as settled until that has started: a round per link
+    for _ in mounts:
+        for mount in mounts:
+            await mount.settled()
+    waiting = [mount.name for mount in mounts if mount.state is MountState.PENDING]
+    if waiting:
+        raise AssertionError(
+            f"plugins that wait for a service nobody provides: {', '.join(waiting)}\n"
+            f"{app.explain()}"
+        )
+    return mounts
+
+
+async def _mount_bundle(
+    app: App, bundle: str | PluginLike | None, config: Mapping[str, Any]
+) -> None:
+    """Mount a bundle with the invariants at level full, whether or not it brings its own."""
+    if bundle is None or isinstance(bundle, str):
+        bundle = load_bundle(choose_bundle(bundle, where="the test", app=APP))
+    full = {"level": "full"}
+    known: Mapping[str, Any] = getattr(getattr(bundle, "Config", None), "model_fields", {})
+    settings = {"invariants": full, **config} if "invariants" in known else config
+    await _mount_all(app, [(bundle, settings or None)])
+    if app.get(Invariants) is None:
+        await _mount_all(app, [(Invariants, full)])
+
+
 async def mount_spine(
     app: App,
     model: ScriptedAdapter,
@@ -158,10 +187,10 @@ async def mount_spine(
     *,
     plugins: Iterable[PluginRow] = (),
     config: Mapping[str, Any] | None = None,
+    bundle: str | PluginLike | None = None,
 ) -> Spine:
     """Mount the spine in a running app; see `open_spine`."""
-    settings = {"invariants": {"level": "full"}, **(config or {})}
-    await app.mount(AgentCore, settings).settled()
+    await _mount_bundle(app, bundle, config or {})
     app[LlmService].register(app.ctx, model, "test")
     spine = Spine(app, model, failures)
     await spine.mount_all(plugins)
@@ -174,6 +203,7 @@ async def open_spine(
     *,
     plugins: Iterable[PluginRow] = (),
     config: Mapping[str, Any] | None = None,
+    bundle: str | PluginLike | None = None,
 ) -> AsyncGenerator[Spine, None]:
     """Run an app with the spine and a scripted model.
 
@@ -183,19 +213,25 @@ async def open_spine(
     Args:
         script: What the model says; `spine.model.append` adds to it.
         plugins: Plugins to mount on top.
-        config: Configuration of the bundle `dsh.agent_core.AgentCore`.
+        config: Configuration of the bundle.
+        bundle: The bundle, or the name of an installed one; by default the one that
+            `dsh.loader.choose_bundle` picks, so that installing a sibling is enough.
 
     Yields:
         The spine, every part of it started.
 
     Raises:
         AssertionError: See above.
+        SeamError: No bundle is installed, or several are equally good.
+        PinError: A wheel has another version than the bundle pins.
     """
     model = script if isinstance(script, ScriptedAdapter) else ScriptedAdapter(script)
     failures = Failures()
     async with App() as app:
         failures.watch(app)
-        spine = await mount_spine(app, model, failures, plugins=plugins, config=config)
+        spine = await mount_spine(
+            app, model, failures, plugins=plugins, config=config, bundle=bundle
+        )
         yield spine
         spine.check()
     failures.check()

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 import anyio.lowlevel
 
-from dsh.agent import Agent, AgentFault, AgentHandle, AgentOptions, SessionStartSource, Setup
+from dsh.agent._agent import Agent
+from dsh.agent._registry import AgentHandle
+from dsh.agent._types import AgentOptions, SessionStartSource, Setup
+from dsh.agent.errors import AgentFault
 from dsh.agent.events import AgentSessionStart
-from dsh.agent_loop._agent import LoopAgent
-from dsh.agent_loop._driver import drive
-from dsh.agent_loop._spine import Owned, Spine
+from dsh.agent.loop._driven import DrivenAgent, run_driver
+from dsh.agent.loop._owned import Owned
 from dsh.core import Context, Effect, scope_of
 from dsh.llm import CancelSignal
 from dsh.session import Session
+
+if TYPE_CHECKING:
+    from dsh.agent.loop._loop import Loop
 
 T = TypeVar("T")
 
@@ -42,8 +47,8 @@ class Creation(Owned):
     first, the owner or the loop, takes the agent along, and all wait for the same end.
     """
 
-    def __init__(self, spine: Spine, owner: Context, plan: Plan) -> None:
-        self._spine = spine
+    def __init__(self, loop: Loop, owner: Context, plan: Plan) -> None:
+        self._loop = loop
         self._owner = owner
         self._plan = plan
         parent = scope_of(owner)
@@ -54,7 +59,7 @@ class Creation(Owned):
         self._over = anyio.Event()
         self._published = False
         self._ending = False
-        self._agent: LoopAgent | None = None
+        self._agent: DrivenAgent | None = None
 
     # --- the transaction --------------------------------------------------------------------
 
@@ -101,7 +106,19 @@ class Creation(Owned):
         self._publish(agent, session)
 
     async def abandonable(self, stage: str, step: Callable[[], Awaitable[T]]) -> T:
-        """Await a step that is left behind when the owner, the loop or the caller gives up."""
+        """Await a step that is left behind when the owner, the loop or the caller gives up.
+
+        Args:
+            stage: Name of the step, for the error.
+            step: What to await.
+
+        Returns:
+            What the step gave.
+
+        Raises:
+            AgentFault: Code `AGENT_CREATE_ABORTED`.
+            Exception: What the step raised.
+        """
         self._stage = stage
         self._check_live()
         result: list[T] = []
@@ -113,9 +130,9 @@ class Creation(Owned):
 
     def _install(self) -> None:
         """Own the transaction from both sides before there is anything to own."""
-        ctx, label = self._spine.ctx, f"agent {self._plan.agent_id}"
+        ctx, label = self._loop.ctx, f"agent {self._plan.agent_id}"
         self._owned = self._owner.defer(self._owner_leaves, label)
-        self._spine.owned.add(self._owner.owner, self)
+        self._loop.owned.add(self._owner.owner, self)
         self._composite = ctx.defer(self._release, label)
         self._session_slot = self._slot("session entry")
         self._agent_slot = self._slot("agent entry")
@@ -124,7 +141,7 @@ class Creation(Owned):
         self._composite.collect(self._stop)
 
     def _slot(self, label: str) -> Effect:
-        slot = self._spine.ctx.effect(_nothing, label)
+        slot = self._loop.ctx.effect(_nothing, label)
         self._composite.collect(slot)
         return slot
 
@@ -134,30 +151,31 @@ class Creation(Owned):
             return _nothing
         return signal.on_abort(lambda: self._abort(signal.reason or "the caller gave up"))
 
-    def _compose(self, session: Session) -> LoopAgent:
-        agent = LoopAgent(self._spine, self._plan.agent_id, session, self._plan.options)
-        scope = self._spine.ctx.scope(agent)
+    def _compose(self, session: Session) -> DrivenAgent:
+        agent = self._loop.compose(self._plan.agent_id, session, self._plan.options)
+        agent.parent = self._parent if isinstance(self._parent, DrivenAgent) else None
+        scope = self._loop.ctx.scope(agent)
         self._scope_slot.collect(scope.effect)
         agent.bind(scope.ctx)
         self._agent = agent
         return agent
 
-    def _publish(self, agent: LoopAgent, session: Session) -> None:
+    def _publish(self, agent: DrivenAgent, session: Session) -> None:
         """Make the agent visible and drivable; nothing in here may wait."""
         self._stage = "publication"
-        spine = self._spine
+        loop = self._loop
         # tagged like the agent's scope, but it outlives it: the session leaves the store last
-        entry = spine.ctx.derive(tag=agent)
-        self._session_slot.collect(spine.sessions.enter(entry, session))
-        self._agent_slot.collect(spine.agents.enter(spine.ctx, agent, self._parent))
-        spine.sessions.announce(session)
+        entry = loop.ctx.derive(tag=agent)
+        self._session_slot.collect(loop.sessions.enter(entry, session))
+        self._agent_slot.collect(loop.agents.enter(loop.ctx, agent, self._parent))
+        loop.sessions.announce(session)
         self._check_live()
-        spine.agents.announce(agent)
+        loop.agents.announce(agent)
         self._check_live()
-        agent.state.ready = True
-        spine.ctx.emit(AgentSessionStart(agent, self._plan.source))
+        agent.open()
+        loop.ctx.emit(AgentSessionStart(agent, self._plan.source))
         self._check_live()
-        driver = spine.ctx.spawn(drive, agent.state, agent.notes, label=f"driver of {agent.id}")
+        driver = loop.ctx.spawn(run_driver, agent, label=f"driver of {agent.id}")
         self._driver_slot.collect(driver)
         self._published = True
 
@@ -169,7 +187,7 @@ class Creation(Owned):
             reason = signal.reason or "the caller gave up"
         if reason is None and self._parent is not None and self._parent.status == "disposed":
             reason = f"owner disposed during {self._stage}"
-        if reason is None and not (self._owner.owner.accepting and self._spine.ctx.owner.accepting):
+        if reason is None and not (self._owner.owner.accepting and self._loop.ctx.owner.accepting):
             reason = f"owner disposed during {self._stage}"
         if reason is not None:
             raise AgentFault(
@@ -193,7 +211,7 @@ class Creation(Owned):
             LifecycleDeadlock: The agent's own turn, or that of an agent it owns, is waiting.
         """
         if self._agent is not None:
-            self._agent.state.refuse_own_wait("is disposed")
+            self._agent.refuse_own_wait("is disposed")
         await self._composite.dispose()
 
     def request_dispose(self) -> None:
@@ -202,14 +220,15 @@ class Creation(Owned):
         if self._ending:
             return
         self._ending = True
-        if self._spine.ctx.owner.accepting and not self._composite.disposed:
-            self._spine.ctx.spawn(self._composite.dispose, label=f"end of {self._plan.agent_id}")
+        ctx = self._loop.ctx
+        if ctx.owner.accepting and not self._composite.disposed:
+            ctx.spawn(self._composite.dispose, label=f"end of {self._plan.agent_id}")
 
     def owner_retires(self) -> None:
         """Stop at once: whoever owns the agent is going to take it down."""
         self._abort(f"owner disposed during {self._stage}")
         if self._agent is not None and self._published:
-            self._agent.state.begin_dispose()
+            self._agent.halt()
 
     async def _owner_leaves(self) -> None:
         self.owner_retires()
@@ -223,21 +242,19 @@ class Creation(Owned):
         agent = self._agent
         if agent is None:
             return
-        state = agent.state
-        state.begin_dispose()
+        agent.halt()
         if not self._published:
-            state.book.close()
-            state.exited.set()
+            agent.book.close()
+            agent.exited.set()
             return
-        config = self._spine.config
-        with anyio.move_on_after(config.cancel_grace_s + config.close_grace_s):
-            await state.exited.wait()
-        if not state.exited.is_set():
+        with anyio.move_on_after(self._loop.stop_grace_s):
+            await agent.exited.wait()
+        if not agent.exited.is_set():
             # the next disposer cancels the driver, which closes the turn and ends
-            self._spine.ctx.report(TimeoutError(_STUCK.format(agent.id)), f"driver of {agent.id}")
+            self._loop.ctx.report(TimeoutError(_STUCK.format(agent.id)), f"driver of {agent.id}")
 
     def _release(self) -> None:
-        self._spine.owned.discard(self._owner.owner, self)
+        self._loop.owned.discard(self._owner.owner, self)
         self._owned.end()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Final, cast
 
 import anyio
 
@@ -10,15 +10,19 @@ from dsh.core import DshError
 from dsh.llm import LlmFailure
 from dsh.session import Failed, mend_text
 
-UNKNOWN = "UNKNOWN"
-
-
-class StepAborted(Exception):
-    """The step's signal fired; the turn says why."""
+UNKNOWN: Final = "UNKNOWN"
+"""Code of what was raised and is no ordinary exception."""
 
 
 def is_fatal(error: BaseException) -> bool:
-    """Whether an exception ends the task: it goes on once the records are closed."""
+    """Whether an exception ends the task: it goes on once the records are closed.
+
+    Args:
+        error: What was raised.
+
+    Returns:
+        True for cancellation and for the interpreter's own exits, also inside of a group.
+    """
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         return any(is_fatal(inner) for inner in group.exceptions)
@@ -32,6 +36,12 @@ def leaf_of(error: BaseException) -> Exception:
     """Return the exception to report: the first leaf of a group, with the group as its cause.
 
     What is no `Exception` is wrapped, with code `UNKNOWN`.
+
+    Args:
+        error: What was raised.
+
+    Returns:
+        What `agent/error` carries.
     """
     leaf = error
     while isinstance(leaf, BaseExceptionGroup):
@@ -46,7 +56,15 @@ def leaf_of(error: BaseException) -> Exception:
 
 
 def failed(error: Exception, step: int) -> Failed:
-    """Return the turn-end reason for a failure in a step."""
+    """Return the turn-end reason for a failure in a step.
+
+    Args:
+        error: What was raised; see `leaf_of`.
+        step: The step it belongs to; 0 before the first one was announced.
+
+    Returns:
+        The reason, with the error's code and the provider's facts where it has them.
+    """
     code = getattr(error, "code", None)
     failure = getattr(error, "failure", None)
     return Failed(
@@ -58,7 +76,14 @@ def failed(error: Exception, step: int) -> Failed:
 
 
 def text_of_error(error: BaseException) -> str:
-    """Return the message of an exception, also of one that cannot be turned into text."""
+    """Return the message of an exception, also of one that cannot be turned into text.
+
+    Args:
+        error: What was raised.
+
+    Returns:
+        Text that the log accepts; never empty.
+    """
     name = type(error).__name__
     try:
         text = str(error)

@@ -1,0 +1,72 @@
+"""What is said to an agent: checked and copied at the door."""
+
+from __future__ import annotations
+
+from dsh.agent._types import HookContext, Prompt, blocks_of
+from dsh.agent.errors import AgentFault
+from dsh.llm import ContentBlock, ToolCallBlock, ToolResultBlock
+from dsh.session import ContextMessage, MessageSource, UserSource, freeze
+
+
+def checked_content(content: Prompt, where: str) -> tuple[ContentBlock, ...]:
+    """Return a detached copy of what is said to an agent.
+
+    Args:
+        content: A text or content blocks.
+        where: Name of the place for the error message.
+
+    Returns:
+        The blocks; nothing the caller still holds can change them.
+
+    Raises:
+        AgentFault: Code `BAD_CONTENT`.
+        NotJsonError: The content would not survive a JSON round trip.
+    """
+    blocks = blocks_of(content)
+    for index, block in enumerate(blocks):
+        own = isinstance(block, ToolCallBlock | ToolResultBlock)
+        if own or not isinstance(block, ContentBlock):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise AgentFault(
+                f"{where}[{index}] is a {type(block).__name__}",
+                code=AgentFault.BAD_CONTENT,
+                hint="say a text or content blocks; tool calls and results are the loop's own",
+            )
+    return freeze(blocks, where=where)
+
+
+def checked_source(source: MessageSource | None) -> MessageSource:
+    """Return a detached copy of the source; the user when there is none.
+
+    Args:
+        source: Who says it, if anybody is named.
+
+    Returns:
+        The source to log.
+
+    Raises:
+        NotJsonError: It would not survive a JSON round trip.
+    """
+    return UserSource() if source is None else freeze(source, where="source")
+
+
+def context_message(context: HookContext) -> ContextMessage:
+    """Return the log payload of what a policy adds.
+
+    Args:
+        context: What the policy gave.
+
+    Returns:
+        The payload, checked and detached.
+
+    Raises:
+        AgentFault: Code `BAD_CONTENT` or `BAD_DECISION`.
+        NotJsonError: It would not survive a JSON round trip.
+    """
+    if not isinstance(context, HookContext):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise AgentFault(
+            f"additional context is a {type(context).__name__}, not a HookContext",
+            code=AgentFault.BAD_DECISION,
+        )
+    return ContextMessage(
+        checked_content(context.content, "context"), freeze(context.source, where="source")
+    )

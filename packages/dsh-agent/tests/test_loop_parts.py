@@ -1,0 +1,293 @@
+"""What a loop is made of, without one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dsh.agent import (
+    AgentFault,
+    AgentOptions,
+    AllowPrompt,
+    BlockPrompt,
+    Continue,
+    HookContext,
+    PromptDecision,
+    Stop,
+)
+from dsh.agent.events import AgentRequest, PromptSubmit, StepResult, TurnContinuation
+from dsh.agent.loop import (
+    CallIds,
+    Notes,
+    Policies,
+    Requests,
+    checked_content,
+    context_message,
+    failed,
+    is_fatal,
+    leaf_of,
+    text_of_error,
+    without_calls,
+)
+from dsh.agent.testing import StubAgent, stub_agent
+from dsh.core import App, DshError, Next, NotJsonError
+from dsh.llm import (
+    CancelSignal,
+    LlmCallConfig,
+    LlmService,
+    Message,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+)
+from dsh.session import (
+    APPEND,
+    AssistantMessage,
+    ContextMessage,
+    Failed,
+    InjectionTrigger,
+    MessageTrigger,
+    PluginSource,
+    RecordTrigger,
+    RequestHeader,
+    Session,
+    SessionData,
+    SessionEvent,
+    SessionStore,
+    StepStart,
+    TurnEnd,
+    TurnStart,
+    UserMessage,
+    UserSource,
+)
+from dsh.session.testing import types_of
+
+NOTE = PluginSource("note")
+TEXT = (TextBlock("x"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Marked(SessionData, type="test-loop-parts/marked"):
+    """A log-only event."""
+
+    data: Any
+
+
+def note(text: str) -> ContextMessage:
+    return ContextMessage((TextBlock(text),), NOTE)
+
+
+def opened(session: Session) -> Session:
+    session.append(TurnStart(session.last_turn + 1, MessageTrigger(UserSource())))
+    return session
+
+
+def test_blocks_of_the_loop_cannot_be_said() -> None:
+    for block in (ToolCallBlock("c", "t", "{}"), ToolResultBlock("c", TEXT)):
+        with pytest.raises(AgentFault) as caught:
+            checked_content((block,), "prompt")
+        assert caught.value.code == AgentFault.BAD_CONTENT
+    blocks = [TextBlock("as it was")]
+    taken = checked_content(blocks, "prompt")
+    blocks.clear()
+    assert taken == (TextBlock("as it was"),)
+    with pytest.raises(AgentFault) as caught:
+        context_message("no context")  # pyright: ignore[reportArgumentType]
+    assert caught.value.code == AgentFault.BAD_DECISION
+
+
+def test_context_gets_a_turn_of_its_own_or_joins_the_open_one() -> None:
+    closed: list[tuple[int, Exception | None]] = []
+    session = Session("s")
+    notes = Notes(session, lambda turn, objection: closed.append((turn, objection)))
+    notes.inject(note("alone"))
+    assert types_of(session.events) == ["turn/start", "context/message", "turn/end"]
+    start = session.events[0].data
+    assert isinstance(start, TurnStart)
+    assert start.trigger == InjectionTrigger(NOTE)
+    assert closed == [(1, None)]
+    opened(session)
+    notes.inject(note("inside"))
+    assert types_of(session.events)[-2:] == ["turn/start", "context/message"]
+    assert closed == [(1, None)]
+
+
+def test_held_back_context_comes_in_its_order() -> None:
+    session = opened(Session("s"))
+    notes = Notes(session, lambda turn, objection: None)
+    notes.hold()
+    notes.inject(note("first"))
+    notes.park(note("second"))
+    assert types_of(session.events) == ["turn/start"]
+    notes.release()
+    assert [event.data for event in session.events][1:] == [note("first"), note("second")]
+
+
+async def test_one_refused_context_does_not_keep_the_others_out() -> None:
+    async with App() as app:
+        await app.mount(SessionStore).settled()
+        session = opened(app[SessionStore].create(app.ctx, "s"))
+        notes = Notes(session, lambda turn, objection: None)
+
+        def check(session: Session, event: SessionEvent) -> None:
+            if event.data == note("bad"):
+                raise ValueError("no")
+
+        app[SessionStore].validator(app.ctx, check)
+        notes.hold()
+        for text in ("bad", "good"):
+            notes.inject(note(text))
+        with pytest.raises(ValueError, match="no"):
+            notes.release()
+        assert session.events[-1].data == note("good")
+
+
+def test_records_are_log_only_and_checked_first() -> None:
+    session = Session("s")
+    notes = Notes(session, lambda turn, objection: None)
+    with pytest.raises(AgentFault) as caught:
+        notes.record(UserMessage(TEXT, UserSource()))
+    assert caught.value.code == AgentFault.BAD_CONTENT
+    with pytest.raises(NotJsonError):
+        notes.record(Marked(float("nan")))
+    assert len(session.events) == 0
+    assert notes.record(Marked([1])).seq == 1
+    start = session.events[0].data
+    assert isinstance(start, TurnStart)
+    assert start.trigger == RecordTrigger()
+
+
+async def test_an_objection_to_the_end_of_a_note_is_told() -> None:
+    told: list[tuple[int, str]] = []
+    async with App() as app:
+        await app.mount(SessionStore).settled()
+        session = app[SessionStore].create(app.ctx, "s")
+        notes = Notes(session, lambda turn, objection: told.append((turn, str(objection))))
+
+        def check(session: Session, event: SessionEvent) -> None:
+            if isinstance(event.data, TurnEnd):
+                raise ValueError("never end")
+
+        app[SessionStore].validator(app.ctx, check)
+        notes.inject(note("x"))
+        assert told == [(1, "never end")]
+        assert session.turn_open is None
+
+
+async def test_decisions_are_asked_for_with_their_defaults() -> None:
+    async with App() as app:
+        agent, scope = stub_agent(app.ctx)
+        policies = Policies(app.ctx, agent)
+        assert await policies.prompt(TEXT, NOTE) == AllowPrompt(TEXT)
+        assert await policies.prefix(CancelSignal()) == ()
+        assert await policies.goes_on(1, True) == Continue()
+        assert await policies.goes_on(1, False) == Stop()
+        assert not await policies.stops_for_good(1)
+        reply = Message("assistant", TEXT)
+        assert await policies.reply(StepResult(agent, 1, 1, reply)) is reply
+        wanted = LlmCallConfig("a/b")
+        assert await policies.config(AgentRequest(agent, 1, 1, wanted)) is wanted
+        with pytest.raises(AgentFault) as caught:
+            await policies.config(AgentRequest(agent, 1, 1, LlmCallConfig("")))
+        assert caught.value.code == AgentFault.NO_MODEL
+        await scope.dispose()
+
+
+async def test_decisions_are_checked_and_detached() -> None:
+    async with App() as app:
+        agent, scope = stub_agent(app.ctx)
+        policies = Policies(app.ctx, agent)
+        said: list[object] = [BlockPrompt("no")]
+
+        async def decide(event: PromptSubmit, next: Next[PromptDecision]) -> Any:
+            return said[0]
+
+        async def go_on(event: TurnContinuation, next: Next[Any]) -> Any:
+            return said[0]
+
+        agent.ctx.on(PromptSubmit, decide)
+        agent.ctx.on(TurnContinuation, go_on)
+        assert await policies.prompt(TEXT, NOTE) == BlockPrompt("no")
+        poison = HookContext((ToolResultBlock("c", TEXT),), NOTE)
+        for decision, code in (
+            ("allow", AgentFault.BAD_DECISION),
+            (AllowPrompt((ToolCallBlock("c", "t", "{}"),)), AgentFault.BAD_CONTENT),
+            (AllowPrompt(additional_context=poison), AgentFault.BAD_CONTENT),
+        ):
+            said[0] = decision
+            with pytest.raises(AgentFault) as caught:
+                await policies.prompt(TEXT, NOTE)
+            assert caught.value.code == code
+        said[0] = Continue(poison)
+        with pytest.raises(AgentFault) as caught:
+            await policies.goes_on(1, False)
+        assert caught.value.code == AgentFault.BAD_CONTENT
+        await scope.dispose()
+
+
+def test_calls_get_ids_and_names_that_can_be_answered() -> None:
+    session = opened(Session("s"))
+    session.append(StepStart(1, 1))
+    session.append(AssistantMessage(1, 1, (ToolCallBlock("used", "t", "{}"),)), APPEND)
+    ids = CallIds(session)
+    names = ("t", "functions.t", " ", "x" * 70)
+    calls = tuple(ToolCallBlock("used", name, "{}") for name in names)
+    mended = ids.mend(Message("assistant", calls), 1, 2)
+    blocks = [block for block in mended.content if isinstance(block, ToolCallBlock)]
+    assert [block.id for block in blocks] == [f"call_1_2_{index}" for index in range(4)]
+    assert [block.name for block in blocks] == ["t", "functions_t", "unknown_tool", "x" * 64]
+    fine = Message("assistant", (ToolCallBlock("fresh", "t", "{}"),))
+    assert ids.mend(fine, 1, 3) is fine
+    (again,) = ids.mend(fine, 1, 4).content
+    assert again == ToolCallBlock("call_1_4_0", "t", "{}")
+    assert without_calls(Message("assistant", (*TEXT, *calls))).content == TEXT
+
+
+async def test_requests_are_built_from_the_log_and_remember_the_choice() -> None:
+    async with App() as app:
+        await app.mount(LlmService).settled()
+        options = AgentOptions(model="a/b", temperature=0.5)
+        agent = StubAgent("a", opened(Session("s")), options)
+        agent.session.append(StepStart(1, 1))
+        requests = Requests(agent)
+        assert requests.seed() == LlmCallConfig("a/b", temperature=0.5)
+        front = Message("user", (TextBlock("rules"),))
+        history = (Message("user", TEXT),)
+        signal = CancelSignal()
+        call = await requests.build(
+            app[LlmService],
+            LlmCallConfig("c/d"),
+            system="You are brief.",
+            tools=(),
+            prefix=(front,),
+            history=history,
+            signal=signal,
+        )
+        header = agent.session.events[-1].data
+        assert isinstance(header, RequestHeader)
+        assert (header.header.system, header.header.tools) == ("You are brief.", None)
+        assert call.request.messages == (front, *history)
+        assert (call.request.model, call.request.loop) == ("c/d", True)
+        assert call.request.signal is signal
+        assert call.prepared is None, "nobody serves the model"
+        assert requests.seed() == LlmCallConfig("c/d")
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+async def test_whatever_is_raised_becomes_a_reason() -> None:
+    group = ExceptionGroup("many", [DshError("first", code="FIRST"), OSError("second")])
+    leaf = leaf_of(group)
+    assert leaf.__cause__ is group
+    assert failed(leaf, 2) == Failed(2, "first", "FIRST")
+    assert text_of_error(Mute()) == "Mute (its message cannot be read)"
+    assert text_of_error(ValueError()) == "ValueError"
+    odd = leaf_of(BaseException("odd"))
+    assert failed(odd, 0) == Failed(0, "odd", "UNKNOWN")
+    assert is_fatal(BaseExceptionGroup("g", [KeyboardInterrupt()]))
+    assert not is_fatal(group)
