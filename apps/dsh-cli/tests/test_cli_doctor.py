@@ -19,6 +19,7 @@ def test_with_a_key_everything_is_there(cli: Cli) -> None:
     assert result.code == 0, result.stdout
     assert "everything needed is there" in result.stdout
     assert "bash-local from dsh-bash-local 0.1.0: the default of dsh-cli" in result.stdout
+    assert "agent-core from dsh-agent-core 0.1.0: the default of dsh-cli" in result.stdout
     assert "the environment variable DEEPSEEK_API_KEY" in result.stdout
     assert "deepseek/deepseek-flash (dsh-cli defaults)" in result.stdout
 

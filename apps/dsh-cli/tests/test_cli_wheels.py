@@ -27,6 +27,18 @@ class {cls}(LocalBash):
         return super().resolve(replace(request, env={{**(request.env or {{}}), "WHO": "{name}"}}))
 """
 
+BUNDLE = """
+from typing import ClassVar
+from dsh.agent_core import AgentCore
+
+class Bundle(AgentCore):
+    name: ClassVar[str] = "{name}"
+
+    async def start(self):
+        print("{name} stands", flush=True)
+        await super().start()
+"""
+
 COMMAND = """
 def register(commands):
     parser = commands.add_parser("hello", help="say hello")
@@ -46,12 +58,24 @@ class Wheels:
 
     def install(self, wheel: str, module: str, source: str, **groups: str) -> None:
         (self.folder / f"{module}.py").write_text(source, encoding="utf-8")
-        info = self.folder / f"{wheel.replace('-', '_')}-1.0.dist-info"
-        info.mkdir()
-        metadata = f"Metadata-Version: 2.1\nName: {wheel}\nVersion: 1.0\n"
-        (info / "METADATA").write_text(metadata, encoding="utf-8")
+        info = self.describe(wheel, "1.0")
         lines = [f"[{group.replace('__', '.')}]\n{entry}\n" for group, entry in groups.items()]
         (info / "entry_points.txt").write_text("".join(lines), encoding="utf-8")
+
+    def describe(self, wheel: str, version: str, *requirements: str) -> Path:
+        """Write the metadata of a wheel; in front of a real one of its name it hides that."""
+        info = self.folder / f"{wheel.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        lines = ["Metadata-Version: 2.1", f"Name: {wheel}", f"Version: {version}"]
+        lines += [f"Requires-Dist: {item}" for item in requirements]
+        (info / "METADATA").write_text("\n".join([*lines, "", ""]), encoding="utf-8")
+        return info
+
+    def install_bundle(self, name: str) -> None:
+        module = name.replace("-", "_")
+        entry = f"{name} = {module}:Bundle"
+        source = BUNDLE.format(name=name)
+        self.install(f"{name}-wheel", module, source, dsh__plugins=entry, dsh__bundles=entry)
 
     def install_provider(self, name: str) -> None:
         module, cls = name.replace("-", "_"), name.title().replace("-", "")
@@ -97,6 +121,77 @@ def test_a_second_provider_swaps_the_backend_and_a_third_is_a_question(
     wheels.remove("acme-bash-third")
     wheels.remove("acme-bash-second")
     assert who() == "local"
+
+
+def test_a_second_bundle_takes_over_and_a_third_is_a_question(
+    cli: Cli, serve: Serve, wheels: Wheels
+) -> None:
+    def run(*options: str) -> Any:
+        serve(wire.success("ok"))
+        return cli.run("run", *options, "go")
+
+    assert "stands" not in run().stdout + run().stderr
+    wheels.install_bundle("acme-core")
+    assert "acme-core stands" in run().stderr
+    report = json.loads(cli.run("doctor", "--json").stdout)
+    assert report["settings"]["bundle"] == (
+        "acme-core from acme-core-wheel 1.0: the only installed bundle that is nobody's default; "
+        "also installed: agent-core"
+    )
+    shown = cli.run("config", "show").stdout
+    assert "# bundle: acme-core, the only installed bundle that is nobody's default\n" in shown
+    lines = [json.loads(line) for line in cli.run("plugins", "--json").stdout.splitlines()]
+    used = {line["name"]: line["used"] for line in lines}
+    assert (used["acme-core"], used["agent-core"], used["agent-loop"]) == ("bundle", None, None)
+
+    wheels.install_bundle("zeta-core")
+    result = run()
+    assert result.code == 2
+    assert (
+        "several installed wheels provide a bundle: acme-core (from acme-core-wheel 1.0), zeta"
+        in (result.stderr)
+    )
+    assert "pick one in dsh.yaml: bundle: acme-core" in result.stderr
+    report = json.loads(cli.run("doctor", "--json").stdout)
+    assert report["settings"]["bundle"] == "undecided"
+    assert "# bundle: undecided: several" in cli.run("config", "show").stdout
+    assert cli.run("plugins").code == 0
+
+    assert "zeta-core stands" in run("--set", "bundle=zeta-core").stderr
+    cli.settings("bundle: agent-core\n")
+    assert "stands" not in run().stderr
+    named = cli.run("config", "show").stdout
+    assert f"bundle: agent-core  # {cli.home}/.dsh/dsh.yaml, line 1" in named
+
+
+def test_a_wheel_of_another_version_is_refused(cli: Cli, serve: Serve, wheels: Wheels) -> None:
+    serve(wire.success("never"))
+    wheels.describe("dsh-tools", "0.0.9")
+    result = cli.run("run", "go")
+    assert result.code == 2
+    told = "dsh-agent-core 0.1.0 needs dsh-tools 0.1.0 (0.0.9 is installed)"
+    assert told in result.stderr
+    assert "run: pip install dsh-tools==0.1.0" in result.stderr
+    doctor = cli.run("doctor")
+    assert doctor.code == 1
+    assert f"problem: {told}" in doctor.stdout
+    assert "problem: dsh-tool-bash 0.1.0 needs dsh-tools 0.1.0 (0.0.9" in doctor.stdout
+
+
+def test_a_wheel_that_is_required_and_replaced_is_a_note(cli: Cli, wheels: Wheels) -> None:
+    cli.env["DEEPSEEK_API_KEY"] = "sk-test-0123456789abcdef"
+    wheels.install("acme-extra", "acme_extra", "", dsh__plugins="acme-extra = acme_extra:Extra")
+    metadata = wheels.folder / "acme_extra-1.0.dist-info" / "METADATA"
+    metadata.write_text(
+        "Metadata-Version: 2.1\nName: acme-extra\nVersion: 1.0\n"
+        "Requires-Dist: acme-gone==2.0\nRequires-Dist: acme-any\n\n",
+        encoding="utf-8",
+    )
+    result = cli.run("doctor")
+    assert result.code == 0, result.stdout
+    assert "note: acme-extra requires acme-gone 2.0, acme-any, which is not installed" in (
+        result.stdout
+    )
 
 
 def test_a_wheel_can_add_a_command(cli: Cli, wheels: Wheels) -> None:

@@ -51,6 +51,27 @@ class ToolBash(Plugin):
     bash = inject(Bash)
 
 
+class Spine(Plugin):
+    """A bundle that notes how it is set up and mounts nothing."""
+
+    class Config(PluginConfig):
+        persona: str = ""
+
+    config = settings(Config)
+
+
+class AgentCore(Spine):
+    name = "agent-core"
+
+
+class AcmeCore(Spine):
+    name = "acme-core"
+
+
+class ZetaCore(Spine):
+    name = "zeta-core"
+
+
 class Nested(PluginConfig):
     depth: int = 1
 
@@ -69,6 +90,13 @@ def point(name: str, target: Any, group: str, wheel: str) -> EntryPoint:
     return EntryPoint(name, f"module:{name}", group, wheel, "1.0", lambda: target)
 
 
+def bundle(cls: type[Any], wheel: str) -> list[EntryPoint]:
+    return [
+        point(cls.name, cls, "dsh.plugins", wheel),
+        point(cls.name, cls, "dsh.bundles", wheel),
+    ]
+
+
 def provider(cls: type[Any], wheel: str) -> list[EntryPoint]:
     return [
         point(cls.name, cls, "dsh.plugins", wheel),
@@ -83,13 +111,18 @@ TOOLS = [
     point("tool-bash", ToolBash, "dsh.plugins", "dsh-tool-bash"),
     point("extra", Extra, "dsh.plugins", "acme-extra"),
 ]
-APP_DEFAULTS = point("cli", {"bash": "bash-local"}, "dsh.defaults", "dsh-cli")
+APP_DEFAULTS = point(
+    "cli", {"bundle": "agent-core", "bash": "bash-local"}, "dsh.defaults", "dsh-cli"
+)
 WHEELS: dict[str, list[EntryPoint]] = {
     "local": LOCAL,
     "sandbox": SANDBOX,
     "remote": REMOTE,
     "tools": TOOLS,
     "app": [APP_DEFAULTS],
+    "spine": bundle(AgentCore, "dsh-spine"),
+    "acme": bundle(AcmeCore, "acme-spine"),
+    "zeta": bundle(ZetaCore, "zeta-spine"),
     "bundle": [point("big", {"bash": "bash-sandbox"}, "dsh.defaults", "dsh-big")],
 }
 

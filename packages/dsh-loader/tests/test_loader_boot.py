@@ -260,29 +260,6 @@ async def test_what_is_no_plugin_is_refused(install: Install, make_point: MakePo
             pass
 
 
-async def test_a_missing_bundle_names_its_wheel(install: Install) -> None:
-    with install(), pytest.raises(PluginNameError) as caught:
-        async with open_app():
-            pass
-    assert "no installed bundle is called 'agent-core'" in caught.value.message
-    assert caught.value.hint == "install dsh-agent-core"
-
-
-async def test_the_bundle_is_mounted_with_the_agent_section(
-    install: Install, make_point: MakePoint
-) -> None:
-    seen: list[object] = []
-
-    async def bundle(ctx: Context, config: object) -> None:
-        seen.append(config)
-
-    point = make_point("mini", bundle, "dsh.plugins", "mini-wheel")
-    with install(points=(point,)):
-        async with open_app({"bundle": "mini", "agent": {"persona": "x"}}) as app:
-            assert app.rows["mini"].state is MountState.ACTIVE
-    assert seen == [{"persona": "x"}]
-
-
 async def test_rows_have_their_own_names_and_disabled_ones_do_not_exist(install: Install) -> None:
     deployment = {
         "bundle": None,

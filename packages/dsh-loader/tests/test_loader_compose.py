@@ -100,7 +100,10 @@ def test_what_may_only_tighten_never_raises_a_limit() -> None:
 
 def test_nothing_at_all_is_the_bundle_alone() -> None:
     deployment = compose([])
-    assert deployment.bundle == "agent-core"
+    assert deployment.bundle is None
+    assert not deployment.without_bundle
     assert deployment.rows == ()
     assert deployment.model is None
     assert merged({"bundle": None}).bundle is None
+    assert merged({"bundle": None}).without_bundle
+    assert merged({"bundle": None}, {"bundle": "acme-core"}).bundle == "acme-core"

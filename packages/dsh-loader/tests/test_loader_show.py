@@ -22,7 +22,7 @@ Install = Callable[..., AbstractContextManager[None]]
 
 @pytest.fixture(autouse=True)
 def wheels(install: Install):  # type: ignore[no-untyped-def]
-    with install("local", "tools"):
+    with install("local", "tools", "spine"):
         yield
 
 
@@ -36,6 +36,7 @@ def test_values_come_with_their_origin(home: Path, project: Path) -> None:
     )
     assert render_deployment(deployment) == (
         "version: 1  # defaults\n"
+        "# bundle: agent-core, the only installed bundle that is nobody's default\n"
         "bash:\n"
         f"  timeout_ms: 5  # {home}/dsh.yaml, line 3\n"
         f"model: a/b  # {home}/dsh.yaml, line 1\n"
@@ -94,5 +95,16 @@ def test_secrets_and_expressions_are_not_resolved_on_paper(home: Path) -> None:
     assert text.count("********") == 2
 
 
-def test_an_empty_deployment_is_an_empty_document() -> None:
-    assert render_deployment(compose([])) == "{}\n"
+def test_an_empty_deployment_is_an_empty_document_and_tells_its_bundle(install: Install) -> None:
+    with install("spine", "app"):
+        assert (
+            render_deployment(compose([]))
+            == "# bundle: agent-core, the only installed bundle\n{}\n"
+        )
+    with install("spine", "acme"):
+        assert render_deployment(compose([])).startswith(
+            "# bundle: undecided: several installed wheels provide a bundle: acme-core (from"
+        )
+    assert render_deployment(compose([mapping_layer({"bundle": None}, LayerKind.SET, "x")])) == (
+        "bundle: null  # x\n"
+    )

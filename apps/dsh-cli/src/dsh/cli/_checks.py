@@ -16,13 +16,17 @@ from dsh.cli._exits import UsageError
 from dsh.cli._failures import describe, unwrap
 from dsh.cli._keys import has_stored_key, key_file
 from dsh.cli._settings import read_settings, working_folder
-from dsh.core import DshError, entry_points, version_of
+from dsh.core import DshError, entry_points, requirements_of, version_of
 from dsh.core.json import JsonObject
 from dsh.loader import (
     FILE_NAME,
     Deployment,
+    PinError,
     Row,
+    SeamChoice,
     StateFileError,
+    check_pins,
+    explain_bundle,
     explain_choice,
     installed_seam_keys,
     state_folder,
@@ -95,12 +99,21 @@ class Examination:
         self._fact("program", "system", f"{platform.system()} {platform.release()}")
         for name, found in sorted(_wheels().items()):
             self._fact("wheels", name, found)
-            if found != version and name in _own_wheels():
-                self._problem(
-                    f"{name} {found} does not go with dsh-cli {version}: "
-                    "the wheels are made for each other",
-                    f"install {name}=={version}",
-                )
+            self._pins(name)
+
+    def _pins(self, wheel: str) -> None:
+        """Tell which wheels are of other versions than one requires, and note what is not there."""
+        try:
+            check_pins(wheel)
+        except PinError as error:
+            self._problem(error.message, error.hint)
+        absent = [
+            f"{item.name} {item.pin or ''}".rstrip()
+            for item in requirements_of(wheel)
+            if item.installed is None
+        ]
+        if absent:
+            self.notes.append(f"{wheel} requires {', '.join(absent)}, which is not installed")
 
     def _shadows(self) -> None:
         for file in foreign_packages():
@@ -136,30 +149,30 @@ class Examination:
             self._fact("settings", f"layer {number}", layer.label + partly)
         if folder is not None and not (folder / FILE_NAME).exists():
             self._fact("settings", "user file", f"{folder / FILE_NAME} (none)")
-        self._fact("settings", "bundle", str(deployment.bundle))
+        self._bundle(deployment)
         model = self._args.model or deployment.model
         source = "--model" if self._args.model else deployment.where(("model",))
         self._fact("settings", "model", f"{model} ({source})")
         self.notes.extend(deployment.notes)
         return deployment
 
+    def _bundle(self, deployment: Deployment) -> None:
+        try:
+            choice = explain_bundle(deployment)
+        except DshError as error:
+            self._fact("settings", "bundle", "undecided")
+            self._problem(error.message, error.hint)
+            return
+        told = f"none ({deployment.where(('bundle',))})" if choice is None else _told(choice)
+        self._fact("settings", "bundle", told)
+
     def _seams(self, deployment: Deployment) -> None:
         for key in installed_seam_keys():
             try:
-                choice = explain_choice(deployment, key)
+                self._fact("seams", key, _told(explain_choice(deployment, key)))
             except DshError as error:
                 self._fact("seams", key, "undecided")
                 self._problem(error.message, error.hint)
-                continue
-            point = choice.provider
-            others = [other.name for other in choice.candidates if other.name != point.name]
-            beside = f"; also installed: {', '.join(others)}" if others else ""
-            self._fact(
-                "seams",
-                key,
-                f"{point.name} from {point.dist_name} {point.dist_version}: "
-                f"{choice.detail}{beside}",
-            )
 
     def _keys(self, deployment: Deployment) -> None:
         for row in deployment.rows:
@@ -201,7 +214,18 @@ class Examination:
         self.sections.setdefault(section, []).append(Fact(name, text))
 
     def _problem(self, text: str, hint: str | None = None) -> None:
-        self.problems.append(Problem(text, hint))
+        problem = Problem(text, hint)
+        if problem not in self.problems:  # the start meets what was seen before
+            self.problems.append(problem)
+
+
+def _told(choice: SeamChoice) -> str:
+    """Return what was chosen, why, and what was not."""
+    point = choice.provider
+    others = [other.name for other in choice.candidates if other.name != point.name]
+    beside = f"; also installed: {', '.join(others)}" if others else ""
+    source = f"{point.dist_name} {point.dist_version}".rstrip()
+    return f"{point.name} from {source}: {choice.detail}{beside}"
 
 
 def foreign_packages() -> list[Path]:

@@ -8,5 +8,5 @@ from typing import Final
 APP: Final = "cli"
 """Name of this app's `dsh.defaults` entry point."""
 
-SEAMS: Final[Mapping[str, str]] = {"bash": "bash-local"}
-"""Default provider by service key."""
+DEFAULTS: Final[Mapping[str, str]] = {"bundle": "agent-core", "bash": "bash-local"}
+"""Default bundle, and default provider by service key."""

@@ -15,6 +15,7 @@ from dsh.loader import (
     ConfigFileError,
     ConfigKeyError,
     InterpolationError,
+    PinError,
     PluginNameError,
     SeamError,
 )
@@ -24,6 +25,7 @@ _CONFIGURATION = (
     ConfigFileError,
     ConfigKeyError,
     InterpolationError,
+    PinError,
     PluginNameError,
     SeamError,
 )

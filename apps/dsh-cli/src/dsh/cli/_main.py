@@ -12,7 +12,8 @@ from dsh.cli._out import mute_stdout, stderr, stdout
 if TYPE_CHECKING:
     import argparse
 
-    from dsh.cli._parser import Command, Parser
+    from dsh.cli._arguments import Parser
+    from dsh.cli._parser import Command
 
 
 def main(argv: Sequence[str] | None = None) -> int:

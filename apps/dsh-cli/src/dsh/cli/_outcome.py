@@ -15,6 +15,7 @@ from dsh.session import (
     Failed,
     MaxTokens,
     MaxTurnRequests,
+    OtherReason,
     Refusal,
     Rejected,
     SessionEvent,
@@ -89,7 +90,15 @@ def _meaning(reason: OutcomeReason) -> tuple[int, str | None, str | None]:
         case Disposed():
             return ERROR, "the agent was disposed while it worked", None
         case _:
-            return ERROR, f"the turn ended with {reason.kind!r}", None
+            return ERROR, f"the turn ended with {reason.kind!r}{_detail(reason)}", None
+
+
+def _detail(reason: OutcomeReason) -> str:
+    """Return what a reason of a kind that some wheel added says under `message`."""
+    told: object = getattr(reason, "message", None)
+    if isinstance(reason, OtherReason):
+        told = reason.data.get("message")
+    return f": {told}" if isinstance(told, str) and told else ""
 
 
 def _limit_hint(reason: OutcomeReason) -> str | None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
-from dsh.cli._exits import UsageError
-from dsh.cli._out import stdout
+from dsh.cli._arguments import FILES, FOLDERS, Parser, SubParser, completes, count, duration, name
 
 Command = Callable[[argparse.Namespace], int]
 
-BUILT_IN: Final = ("run", "demo", "doctor", "config", "plugins", "login", "trust", "completion")
+BUILT_IN: Final = frozenset(
+    {"run", "demo", "doctor", "config", "plugins", "new", "login", "trust", "completion"}
+)
 """Commands that need no look at what else is installed."""
 
 _DESCRIPTION: Final = "Run an agent in a terminal, and see what it is made of."
@@ -26,37 +27,12 @@ examples:
   dsh run "make the failing test pass"      let the agent do a task here
   git diff | dsh run "review this:" -       `-` adds what standard input holds
 """
-
-
-_FILES: Final = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
-_FOLDERS: Final = {"bash": "_shtab_compgen_dirs", "zsh": "_files -/", "tcsh": "d"}
-"""What a shell offers for an option's value, in the terms of shtab."""
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are exceptions, so that they can be told in more than one way."""
-
-    def error(self, message: str) -> NoReturn:
-        """Refuse the command line.
-
-        Raises:
-            UsageError: Always.
-        """
-        raise UsageError(message, hint=f"see {self.prog} --help")
-
-    def _print_message(self, message: str, file: Any = None) -> None:
-        # help goes the way of all output, so that a closed pipe stays quiet
-        if message:
-            stdout().line(message.rstrip("\n"))
-
-
-class SubParser(Parser):
-    """The parser of one command."""
-
-    def __init__(self, **options: Any) -> None:
-        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        options.setdefault("allow_abbrev", False)
-        super().__init__(**options)
+_SCHEMA_USE: Final = """\
+to complete and check dsh.yaml in an editor with a YAML language server:
+  dsh config schema > ~/.dsh/dsh.schema.json
+and as the first line of ~/.dsh/dsh.yaml:
+  # yaml-language-server: $schema=dsh.schema.json
+"""
 
 
 def build_parser(load: Callable[[str], Command], extra: Iterable[Any] = ()) -> Parser:
@@ -82,6 +58,7 @@ def build_parser(load: Callable[[str], Command], extra: Iterable[Any] = ()) -> P
     _doctor(commands, load("doctor"))
     _config(commands, load("config"))
     _plugins(commands, load("plugins"))
+    _new(commands, load("new"))
     _login(commands, load("login"))
     _trust(commands, load("trust"))
     _completion(commands, load("completion"))
@@ -106,10 +83,10 @@ def _run(commands: Any, command: Command) -> None:
         "`-` alone, all of it is read there. Otherwise standard input is left alone",
     )
     parser.add_argument(
-        "--model", metavar="NAME", type=_name, help="provider/model, or a model's bare name"
+        "--model", metavar="NAME", type=name, help="provider/model, or a model's bare name"
     )
     parser.add_argument(
-        "--effort", metavar="LEVEL", type=_name, help="how hard the model shall think"
+        "--effort", metavar="LEVEL", type=name, help="how hard the model shall think"
     )
     _deployment_options(parser)
     output = parser.add_argument_group("output")
@@ -125,17 +102,17 @@ def _run(commands: Any, command: Command) -> None:
     message = output.add_argument(
         "--output-last-message", metavar="FILE", help="also write the final answer to a file"
     )
-    _completes(schema, _FILES)
-    _completes(message, _FILES)
+    completes(schema, FILES)
+    completes(message, FILES)
     limits = parser.add_argument_group("limits")
-    limits.add_argument("--max-steps", metavar="N", type=_count, help="model requests")
+    limits.add_argument("--max-steps", metavar="N", type=count, help="model requests")
     limits.add_argument(
-        "--max-tokens", metavar="N", type=_count, help="output tokens of one model request"
+        "--max-tokens", metavar="N", type=count, help="output tokens of one model request"
     )
     limits.add_argument(
-        "--max-turn-tokens", metavar="N", type=_count, help="output tokens of the whole task"
+        "--max-turn-tokens", metavar="N", type=count, help="output tokens of the whole task"
     )
-    limits.add_argument("--timeout", metavar="TIME", type=_duration, help="seconds, or 90s, 5m, 1h")
+    limits.add_argument("--timeout", metavar="TIME", type=duration, help="seconds, or 90s, 5m, 1h")
     parser.set_defaults(run=command)
 
 
@@ -158,13 +135,13 @@ def _doctor(commands: Any, command: Command) -> None:
         "settings and keys come from, and what is missing. Exit code 1 if something is.",
     )
     _deployment_options(parser)
-    parser.add_argument("--model", metavar="NAME", type=_name, help="the model to check")
+    parser.add_argument("--model", metavar="NAME", type=name, help="the model to check")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=command)
 
 
 def _config(commands: Any, command: Command) -> None:
-    parser = commands.add_parser("config", help="show the settings in effect")
+    parser = commands.add_parser("config", help="show the settings in effect, or what is allowed")
     actions = parser.add_subparsers(
         dest="action", metavar="ACTION", parser_class=SubParser, title="actions"
     )
@@ -178,6 +155,14 @@ def _config(commands: Any, command: Command) -> None:
     show.add_argument(
         "--defaults", action="store_true", help="only what dsh ships; no file is read"
     )
+    actions.add_parser(
+        "schema",
+        help="print the JSON Schema of dsh.yaml with what is installed, for editors",
+        description="Print the JSON Schema of dsh.yaml: its keys, the installed plugins and their\n"
+        "settings. Plugins are imported for it, not started; one that does not import is named on\n"
+        "standard error and left out.",
+        epilog=_SCHEMA_USE,
+    )
     parser.set_defaults(run=command)
 
 
@@ -190,6 +175,41 @@ def _plugins(commands: Any, command: Command) -> None:
     )
     _deployment_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    parser.set_defaults(run=command)
+
+
+def _new(commands: Any, command: Command) -> None:
+    parser = commands.add_parser("new", help="write the project of a new plugin")
+    things = parser.add_subparsers(
+        dest="what", metavar="WHAT", parser_class=SubParser, title="what to make"
+    )
+    plugin = things.add_parser(
+        "plugin",
+        help="a project with a plugin, its tests and a README",
+        description="Write a small, complete project: a plugin that works, its tests, a manifest\n"
+        "that offers it to dsh, and a README. Nothing that exists is overwritten.",
+    )
+    plugin.add_argument(
+        "name", metavar="NAME", help="words joined by hyphens; also the name of the project"
+    )
+    plugin.add_argument(
+        "--kind",
+        required=True,
+        choices=("tool", "gate", "provider", "ui"),
+        help="what it is: a tool for the model, a gate in front of tools, a provider of a "
+        "service, or a user interface",
+    )
+    completes(
+        plugin.add_argument(
+            "--into", metavar="DIR", help="the folder to make it in; default: this one"
+        ),
+        FOLDERS,
+    )
+    plugin.add_argument(
+        "--seam", metavar="KEY", help="the service a provider provides; default: bash"
+    )
+    plugin.add_argument("--description", metavar="TEXT", help="one line on what it is")
+    plugin.add_argument("--author", metavar="NAME", help="NAME, or 'NAME <ADDRESS>'")
     parser.set_defaults(run=command)
 
 
@@ -236,10 +256,8 @@ def _completion(commands: Any, command: Command) -> None:
 
 def _deployment_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("settings")
-    _completes(group.add_argument("--cwd", metavar="DIR", help="the folder to work in"), _FOLDERS)
-    _completes(
-        group.add_argument("--config", metavar="FILE", help="one more settings file"), _FILES
-    )
+    completes(group.add_argument("--cwd", metavar="DIR", help="the folder to work in"), FOLDERS)
+    completes(group.add_argument("--config", metavar="FILE", help="one more settings file"), FILES)
     group.add_argument(
         "--set",
         metavar="KEY=VALUE",
@@ -248,31 +266,3 @@ def _deployment_options(parser: argparse.ArgumentParser) -> None:
         dest="sets",
         help="one setting, for example bash.timeout_ms=5000; may be repeated",
     )
-
-
-def _completes(action: Any, what: dict[str, str]) -> None:
-    action.complete = what
-
-
-def _name(text: str) -> str:
-    if not text.strip():
-        raise argparse.ArgumentTypeError("the name is empty")
-    return text
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not text.isascii() or len(text) > 15 or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return int(text)
-
-
-def _duration(text: str) -> float:
-    factors = {"s": 1.0, "m": 60.0, "h": 3600.0}
-    number, factor = (text[:-1], factors[text[-1]]) if text[-1:] in factors else (text, 1.0)
-    try:
-        seconds = float(number) * factor
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time; write 90, 90s, 5m or 1h")
-    return seconds

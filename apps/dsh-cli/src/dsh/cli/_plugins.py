@@ -12,15 +12,21 @@ from dsh.cli._exits import OK
 from dsh.cli._out import stderr, stdout
 from dsh.cli._settings import read_settings, working_folder
 from dsh.cli._table import table
-from dsh.core import DshError, EntryPoint, entry_points
+from dsh.core import DshError, EntryPoint, entry_points, requirements_of
 from dsh.core import json as djson
-from dsh.loader import Deployment, explain_choice, installed_seam_keys
+from dsh.loader import (
+    Deployment,
+    SeamChoice,
+    SeamError,
+    explain_bundle,
+    explain_choice,
+    installed_seam_keys,
+)
 
-_BUNDLE: Final = "agent-core"
 _SPINE: Final = frozenset(
     {"agent_loop", "agents", "invariants", "llm", "sessions", "system_prompt", "tools"}
 )
-"""Services of the bundle; the plugin of each is called after it, so none has to be loaded."""
+"""Services of a bundle; the plugin of each is called after it, so none has to be loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +74,40 @@ def list_plugins(deployment: Deployment) -> list[PluginLine]:
         except DshError:
             continue  # dsh doctor tells it
     rows = {row.use: row for row in deployment.rows}
+    bundle = _bundle(deployment)
+    parts = _parts(bundle)
     lines: list[PluginLine] = []
     for point in entry_points("dsh.plugins"):
         used: str | None = None
-        if point.name == deployment.bundle:
+        if bundle is not None and point.name == bundle.provider.name:
             used = "bundle"
         elif point.name in rows:
             used = "disabled" if rows[point.name].disabled else "row"
         elif point.name in chosen:
             used = "provider"
-        service = _spine_service(point)
-        if used is None and service is not None and deployment.bundle == _BUNDLE:
-            used = f"in {_BUNDLE}"
-        serves = provides.get(point.name, service)
+        elif bundle is not None and _plain(point.dist_name) in parts:
+            used = f"in {bundle.provider.name}"
+        serves = provides.get(point.name, _spine_service(point))
         lines.append(PluginLine(point.name, point.dist_name, point.dist_version, serves, used))
     return lines
+
+
+def _bundle(deployment: Deployment) -> SeamChoice | None:
+    try:
+        return explain_bundle(deployment)
+    except SeamError:
+        return None  # dsh doctor tells it
+
+
+def _parts(bundle: SeamChoice | None) -> set[str]:
+    """Return the wheels that the wheel of a bundle requires: their plugins are what it mounts."""
+    if bundle is None:
+        return set()
+    return {item.name for item in requirements_of(bundle.provider.dist_name)}
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")
 
 
 def _spine_service(point: EntryPoint) -> str | None:

@@ -33,7 +33,7 @@ from dsh.cli._view import Report, View
 from dsh.core import DshError, JsonValue
 from dsh.core import json as djson
 from dsh.llm import LlmError, LlmService
-from dsh.loader import Deployment, LoadedApp, open_app
+from dsh.loader import Deployment, LoadedApp, bundle_hint, open_app
 from dsh.session.events import SessionEventAppended
 from dsh.tools import Tool, ToolRegistry
 
@@ -196,7 +196,7 @@ class _Runner:
             raise UsageError("no model is named", hint="use --model, or set `model` in dsh.yaml")
         service = app.get(LlmService)
         if service is None:
-            raise UsageError("no model service is mounted", hint="set bundle: agent-core")
+            raise UsageError("no model service is mounted", hint=bundle_hint())
         problem = service.preflight(name)
         if problem is not None:
             raise Refused(problem.message, code=problem.code, hint=problem.hint)

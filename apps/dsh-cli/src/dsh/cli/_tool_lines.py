@@ -8,7 +8,7 @@ from typing import Any, Final
 from dsh.cli._text import one_line
 from dsh.core import DshError, JsonObject
 from dsh.core import json as djson
-from dsh.llm import ContentBlock, TextBlock
+from dsh.llm import ContentBlock, TextBlock, alt_text
 from dsh.session import ToolCall, ToolResult
 from dsh.tools import TerminalCard, TerminalResult, Tool, ToolOutcome
 
@@ -85,7 +85,8 @@ def _first_line(text: str) -> str:
 
 
 def _text(content: Iterable[ContentBlock]) -> str:
-    return "\n".join(block.text for block in content if isinstance(block, TextBlock))
+    texts = [block.text if isinstance(block, TextBlock) else alt_text(block) for block in content]
+    return "\n".join(text for text in texts if text is not None)
 
 
 def _told(arguments: JsonObject) -> str:

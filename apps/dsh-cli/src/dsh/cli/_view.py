@@ -5,14 +5,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from dsh.agent import Agent
 from dsh.cli._failures import error_object, say
 from dsh.cli._out import Err, Out, share_terminal
+from dsh.cli._text import one_line
 from dsh.cli._tool_lines import call_line, result_line
 from dsh.core import json as djson
-from dsh.llm import TextDelta, TokenUsage, to_wire
+from dsh.llm import (
+    BlockEnd,
+    ContentBlock,
+    ReasoningBlock,
+    TextBlock,
+    TextDelta,
+    TokenUsage,
+    ToolCallBlock,
+    ToolResultBlock,
+    alt_text,
+    to_wire,
+)
 from dsh.session import (
     AssistantChunk,
     AssistantMessage,
@@ -24,6 +36,9 @@ from dsh.session import (
 from dsh.tools import Tool
 
 FindTool = Callable[[str], Tool | None]
+
+_SHOWN: Final = (TextBlock, ReasoningBlock, ToolCallBlock, ToolResultBlock)
+"""Blocks that are shown in other ways, or on purpose not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +126,8 @@ class TextView(View):
             chunk = data.chunk
             if isinstance(chunk, TextDelta) and not self._final_only:
                 self.out.write(chunk.text)
+            elif isinstance(chunk, BlockEnd) and not isinstance(chunk.block, _SHOWN):
+                self._note(_foreign(chunk.block))
         elif isinstance(data, AssistantMessage):
             self._end_line()
         elif isinstance(data, ToolCall):
@@ -142,6 +159,11 @@ class TextView(View):
                 self._end_line()
             self.out.flush()
         self.err.line(line, dim=True)
+
+
+def _foreign(block: ContentBlock) -> str:
+    """Return a line for a block of a kind that some wheel added."""
+    return one_line(f"[{block.type}] {alt_text(block) or ''}").rstrip()
 
 
 class JsonView(View):

@@ -1,11 +1,19 @@
 """Deployments: a data file, layered and checked, turned into a running app.
 
 `open_app` is the way in for embedders, `read_deployment` for front doors that follow a person's
-own files, `run_sync` for scripts and notebooks.
+own files, `run_sync` for scripts and notebooks. `dsh.loader.schema` describes the file to editors.
 """
 
 from dsh.loader._app import LoadedApp, open_app
 from dsh.loader._boot import explain_choice
+from dsh.loader._bundles import (
+    bundle_hint,
+    check_pins,
+    choose_bundle,
+    explain_bundle,
+    load_bundle,
+)
+from dsh.loader._choice import SeamChoice
 from dsh.loader._deployment import Deployment, Limits, Origin, Row, compose
 from dsh.loader._interpolate import is_secret_path
 from dsh.loader._layers import (
@@ -28,7 +36,7 @@ from dsh.loader._paths import (
     write_private,
 )
 from dsh.loader._read import read_deployment
-from dsh.loader._seams import SeamChoice, choose_provider
+from dsh.loader._seams import choose_provider
 from dsh.loader._show import render_deployment
 from dsh.loader._sync import run_sync
 from dsh.loader._trust import TrustRecord, TrustStore
@@ -38,6 +46,7 @@ from dsh.loader.errors import (
     ConfigFileError,
     ConfigKeyError,
     InterpolationError,
+    PinError,
     PluginNameError,
     Problem,
     RowError,
@@ -57,6 +66,7 @@ __all__ = [
     "Limits",
     "LoadedApp",
     "Origin",
+    "PinError",
     "PluginNameError",
     "Problem",
     "RawFile",
@@ -67,13 +77,18 @@ __all__ = [
     "StateFileError",
     "TrustRecord",
     "TrustStore",
+    "bundle_hint",
+    "check_pins",
+    "choose_bundle",
     "choose_provider",
     "compose",
+    "explain_bundle",
     "explain_choice",
     "file_layer",
     "find_project_file",
     "installed_seam_keys",
     "is_secret_path",
+    "load_bundle",
     "mapping_layer",
     "open_app",
     "parse_yaml",

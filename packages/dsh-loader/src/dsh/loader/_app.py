@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from dsh.core import App, Mount, PluginLike
 from dsh.loader._boot import Boot
+from dsh.loader._choice import SeamChoice
 from dsh.loader._deployment import CALLER_LABEL, Deployment, compose
 from dsh.loader._layers import LayerKind, mapping_layer
 from dsh.loader._read import read_deployment
-from dsh.loader._seams import SeamChoice
 from dsh.loader.errors import BootError, Problem
 
 if TYPE_CHECKING:
@@ -48,6 +48,11 @@ class LoadedApp(App):
     def rows(self) -> Mapping[str, Mount]:
         """The mount of each row, of the bundle and of each chosen provider, by name."""
         return self._boot.rows
+
+    @property
+    def bundle(self) -> SeamChoice | None:
+        """The bundle that was chosen, and why; none before the start, or if none is wanted."""
+        return self._boot.bundle
 
     @property
     def seams(self) -> Mapping[str, SeamChoice]:
@@ -162,9 +167,11 @@ def open_app(
 
     Entering it raises:
         PluginNameError: A row names a plugin that is not installed.
+        PinError: A wheel has another version than the bundle pins.
         RowError: A plugin could not be imported.
         ConfigKeyError: A setting is unknown or does not fit.
-        SeamError: Several providers of a service are equally good, or the named one is absent.
+        SeamError: Several providers of a service, or several bundles, are equally good, or the
+            named one is absent.
         BootError: Something did not become active; says what and why.
     """
     return LoadedApp(_deployment(config), plugins=plugins, prepare=prepare)

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
 from dsh.core import App, DshError, Mount, MountState, PluginLike
 from dsh.core.json import JsonObject
+from dsh.loader._bundles import bundle_hint, explain_bundle, load_bundle
+from dsh.loader._choice import Defaults, SeamChoice, find_candidate, installed_defaults
 from dsh.loader._deployment import Deployment, Row
 from dsh.loader._layers import Layer, LayerKind
-from dsh.loader._plugins import check_bundle, check_config, load_plugin, load_point
+from dsh.loader._plugins import check_config, load_plugin, load_point
 from dsh.loader._seams import (
-    Defaults,
-    SeamChoice,
     candidates_for,
     choose_provider,
-    find_provider,
-    installed_defaults,
     no_provider,
     provider_config,
     short_name,
 )
 from dsh.loader._yaml import KeyPath
-from dsh.loader.errors import BootError, Problem, RowError, SeamError, deepest_cause
+from dsh.loader.errors import (
+    BootError,
+    PinError,
+    Problem,
+    RowError,
+    SeamError,
+    deepest_cause,
+)
 
 _SPINE_KEYS: Final = frozenset(
     {"agent_loop", "agents", "invariants", "llm", "sessions", "system_prompt", "tools"}
@@ -53,17 +58,22 @@ class Boot:
         """The mount of each row, of the bundle and of each chosen provider, by name."""
         self.seams: dict[str, SeamChoice] = {}
         """The provider chosen for each service key that needed one."""
+        self.bundle: SeamChoice | None = None
+        """The bundle, once it is chosen; none where the deployment wants none."""
 
     async def run(self) -> None:
         """Mount everything and wait until it is active.
 
         Raises:
             PluginNameError: A row names a plugin that is not installed.
+            PinError: A wheel has another version than the bundle pins.
             RowError: A plugin could not be imported.
             ConfigKeyError: A setting is unknown or does not fit.
-            SeamError: Several providers of a service are equally good, or the named one is absent.
+            SeamError: Several providers of a service, or several bundles, are equally good, or the
+                named one is absent.
             BootError: Something did not become active; says what and why.
         """
+        self.bundle = explain_bundle(self._deployment, defaults=self._all_defaults())
         for row, plugin, path_of in self._loaded():
             self._mount(row.id, plugin, row.config, path_of)
         for plugin, config in self._extra:
@@ -89,7 +99,9 @@ class Boot:
         failures: list[tuple[Row, DshError]] = []
         for row, base in self._wanted():
             try:
-                plugin = load_plugin(row)
+                plugin = self._load(row)
+            except PinError:
+                raise  # whatever else does not load may be due to it
             except DshError as error:
                 failures.append((row, error))
             else:
@@ -106,15 +118,23 @@ class Boot:
 
     def _wanted(self) -> Iterable[tuple[Row, KeyPath]]:
         rows = self._deployment.rows
-        bundle = self._deployment.bundle
-        if bundle is not None and all(row.use != bundle for row in rows):
+        name = self._bundle_name
+        if name is not None and all(row.use != name for row in rows):
             origin = self._deployment.origins.get(("bundle",))
             layer = origin.layer if origin is not None else _BUILT_IN
-            check_bundle(bundle, layer.where(("bundle",)))
-            yield Row(bundle, bundle, self._deployment.agent, False, layer), ("agent",)
+            yield Row(name, name, self._deployment.agent, False, layer), ("agent",)
         for row in rows:
             if not row.disabled:
                 yield self._with_section(row), ("plugins", row.id, "config")
+
+    def _load(self, row: Row) -> PluginLike:
+        if self.bundle is not None and row.use == self._bundle_name and ":" not in row.use:
+            return load_bundle(self.bundle, row.where)
+        return load_plugin(row)
+
+    @property
+    def _bundle_name(self) -> str | None:
+        return None if self.bundle is None else self.bundle.provider.name
 
     def _with_section(self, row: Row) -> Row:
         """Lay the settings of a row over the section of the service key it provides, if any."""
@@ -170,7 +190,7 @@ class Boot:
             named=deployment.seams.get(key),
             where=deployment.where(("seams", key)),
             app=deployment.app,
-            bundle=deployment.bundle,
+            bundle=self._bundle_name,
             defaults=self._all_defaults(),
         )
 
@@ -214,10 +234,11 @@ class Boot:
 
         return path_of
 
-    def _all_defaults(self) -> tuple[Defaults, ...]:
+    def _all_defaults(self) -> Iterator[Defaults]:
+        """Yield what is declared; read once, and not before somebody wants to know."""
         if self._defaults is None:
             self._defaults = installed_defaults()
-        return self._defaults
+        yield from self._defaults
 
     # -- settling and diagnosis --------------------------------------------------------------
 
@@ -280,13 +301,15 @@ class Boot:
             if mount is not waiting and (declared or any(r.impl.key == key for r in mount.impls)):
                 return f"{self._name_of(mount)} would provide it but is {mount.state.value}"
         if key in _SPINE_KEYS:
-            return "the bundle agent-core provides it; set bundle: agent-core"
+            if self._bundle_name is None:
+                return f"a bundle provides it; {bundle_hint()}"
+            return f"the bundle {self._bundle_name} does not provide it"
         points = candidates_for(key)
         if points:
             names = ", ".join(f"{point.name} from {point.dist_name}" for point in points)
             return f"installed, but out of its reach: {names}"
         error = no_provider(
-            key, self._all_defaults(), app=self._deployment.app, bundle=self._deployment.bundle
+            key, self._all_defaults(), app=self._deployment.app, bundle=self._bundle_name
         )
         return f"nothing installed provides it; {error.hint}"
 
@@ -297,23 +320,28 @@ def explain_choice(deployment: Deployment, key: str) -> SeamChoice:
     Raises:
         SeamError: Nothing serves the key, or several do equally well.
     """
-    row = next((r for r in deployment.rows if find_provider(key, r.use, candidates_for(key))), None)
+    row = next(
+        (r for r in deployment.rows if find_candidate(key, r.use, candidates_for(key))), None
+    )
     if row is not None and not row.disabled:
         points = candidates_for(key)
-        point = find_provider(key, row.use, points)
+        point = find_candidate(key, row.use, points)
         assert point is not None  # the row was found by it
         return SeamChoice(key, point, "named", f"a row in {row.where}", points)
+    bundle: SeamChoice | None = None
+    with suppress(SeamError):  # two bundles leave the provider as it is, unless it is their default
+        bundle = explain_bundle(deployment)
     return choose_provider(
         key,
         named=deployment.seams.get(key),
         where=deployment.where(("seams", key)),
         app=deployment.app,
-        bundle=deployment.bundle,
+        bundle=None if bundle is None else bundle.provider.name,
     )
 
 
 _PathOf = Callable[[KeyPath], tuple[str, str]]
-_BUILT_IN: Final = Layer(LayerKind.DEFAULTS, "the loader's defaults", {})
+_BUILT_IN: Final = Layer(LayerKind.DEFAULTS, "the bundle", {})
 
 
 def _told(error: BaseException | None) -> str:

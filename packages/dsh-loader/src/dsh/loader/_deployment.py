@@ -91,8 +91,13 @@ class Deployment:
 
     @property
     def bundle(self) -> str | None:
-        """The plugin that mounts the spine; `agent-core` unless said otherwise."""
-        return cast("str | None", self.data.get("bundle", "agent-core"))
+        """The bundle that a layer names, if one does; `explain_bundle` tells the one in effect."""
+        return cast("str | None", self.data.get("bundle"))
+
+    @property
+    def without_bundle(self) -> bool:
+        """Whether a layer says `bundle: null`: nothing but the rows is mounted."""
+        return "bundle" in self.data and self.data["bundle"] is None
 
     @property
     def agent(self) -> JsonObject:

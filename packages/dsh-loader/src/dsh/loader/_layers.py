@@ -28,11 +28,17 @@ class LayerKind(Enum):
     """Where a layer comes from, in ascending order of precedence."""
 
     DEFAULTS = "defaults"
+    """What the bundle and the app bring along."""
     USER = "user"
+    """The person's own file."""
     PROJECT = "project"
+    """The file of the project; read in full once it is trusted."""
     CONFIG = "config"
+    """A file named by `--config`."""
     SET = "set"
+    """One `--set key=value`."""
     CALLER = "caller"
+    """A mapping that a program passes in."""
 
     @property
     def may_name_files(self) -> bool:

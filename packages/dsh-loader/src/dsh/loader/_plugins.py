@@ -75,20 +75,6 @@ def unknown_plugin(name: str, where: str) -> PluginNameError:
     return PluginNameError(f"{where}: no installed plugin is called {name!r}", hint=hint)
 
 
-def check_bundle(name: str, where: str) -> None:
-    """Refuse a bundle that nothing installed offers.
-
-    Raises:
-        PluginNameError: Names the wheel to install.
-    """
-    if ":" in name or any(point.name == name for point in entry_points(PLUGIN_GROUP)):
-        return
-    raise PluginNameError(
-        f"{where}: no installed bundle is called {name!r}",
-        hint=f"install dsh-{name}" if name in _FIRST_PARTY else "set bundle: agent-core",
-    )
-
-
 def _from_module(row: Row) -> PluginLike:
     # only rows of this kind need it
     from importlib import import_module

@@ -28,7 +28,7 @@ TOP_KEYS: Final = (
 
 LIMIT_KEYS: Final = ("max_steps", "max_tokens", "max_turn_tokens", "timeout_s")
 ROW_KEYS: Final = ("config", "disabled", "id", "use")
-_ROW_ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]*")
+ROW_ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]*")
 
 Where = Callable[[KeyPath], str]
 """Names the place of a path for an error message."""
@@ -101,7 +101,7 @@ def _row(item: JsonValue, where: str, path: str) -> tuple[str, JsonObject]:
 
 def _row_id(text: str, where: str, path: str) -> str:
     name = text.removeprefix("./")
-    if not _ROW_ID.fullmatch(name):
+    if not ROW_ID.fullmatch(name):
         raise ConfigKeyError(where, path, f"{text!r} is no usable row id", hint="give it an `id`")
     return name
 
@@ -205,7 +205,7 @@ def _plugins(value: JsonValue, where: Where) -> None:
             elif key == "config":
                 good, kind = field is None or isinstance(field, dict), "a mapping"
             elif key == "disabled":
-                good, kind = isinstance(field, bool) or field in {"true", "false"}, "true or false"
+                good, kind = isinstance(field, bool) or field in ("true", "false"), "true or false"
             else:
                 raise ConfigKeyError(
                     where(path),

@@ -8,10 +8,12 @@ from typing import Final
 from dsh.core import json as djson
 from dsh.core import secrets
 from dsh.core.json import JsonObject, JsonValue
+from dsh.loader._bundles import explain_bundle
 from dsh.loader._deployment import Deployment
 from dsh.loader._interpolate import is_secret_path
 from dsh.loader._scalars import resolve_plain
 from dsh.loader._yaml import KeyPath
+from dsh.loader.errors import SeamError
 
 _PLAIN: Final = re.compile(r"[A-Za-z_./~][A-Za-z0-9_./+-]*")
 _MASK: Final = "********"
@@ -21,11 +23,23 @@ def render_deployment(deployment: Deployment) -> str:
     """Return the merged deployment as YAML, a comment after each value saying where it is from.
 
     Expressions are shown as they are written, never what they stand for; values of keys that
-    hold secrets are masked.
+    hold secrets are masked. A bundle that no layer names stands in a comment, with the reason.
     """
     lines: list[str] = []
     _mapping(deployment, deployment.data, (), "", lines)
-    return "\n".join(lines) + "\n" if lines else "{}\n"
+    lines = lines or ["{}"]
+    if "bundle" not in deployment.data:
+        lines.insert(1 if "version" in deployment.data else 0, f"# bundle: {_bundle(deployment)}")
+    return "\n".join(lines) + "\n"
+
+
+def _bundle(deployment: Deployment) -> str:
+    try:
+        choice = explain_bundle(deployment)
+    except SeamError as error:
+        return f"undecided: {_one_line(error.message)}"
+    assert choice is not None  # no layer says that there is none
+    return _one_line(f"{choice.provider.name}, {choice.detail}")
 
 
 def _mapping(

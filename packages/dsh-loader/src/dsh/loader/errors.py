@@ -6,7 +6,8 @@ DshError
 ├── InterpolationError  INTERPOLATION     `${...}` names nothing that exists
 ├── PluginNameError     UNKNOWN_PLUGIN    a row names a plugin that is not installed
 ├── RowError            ROW_FAILED        a row could not be imported or configured
-├── SeamError           SEAM              a service key has no provider, or too many
+├── SeamError           SEAM              a service key or the bundle: none installed, or too many
+├── PinError            PIN               a wheel has another version than the bundle pins
 ├── StateFileError      STATE_FILE        a file of the user's own folder is unusable
 └── BootError           BOOT              some plugins did not become active
 """
@@ -17,13 +18,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from dsh.core import DshError
+from dsh.core import DshError, Requirement
 
 __all__ = [
     "BootError",
     "ConfigFileError",
     "ConfigKeyError",
     "InterpolationError",
+    "PinError",
     "PluginNameError",
     "Problem",
     "RowError",
@@ -103,6 +105,7 @@ class RowError(DshError):
         row: The id of the row.
         where: The layer the row comes from.
         detail: What went wrong.
+        hint: What to do about it.
     """
 
     code = "ROW_FAILED"
@@ -123,7 +126,14 @@ class RowError(DshError):
 
 
 class SeamError(DshError, LookupError):
-    """A service key that something needs has no provider, or several that are equal."""
+    """What something needs has no candidate installed, or several that are equal.
+
+    Args:
+        key: The service key, or `bundle`.
+        message: What was looked for.
+        candidates: Names of what is installed.
+        hint: What to install, or the line of `dsh.yaml` that picks one.
+    """
 
     code = "SEAM"
 
@@ -133,6 +143,30 @@ class SeamError(DshError, LookupError):
         self.key = key
         self.candidates = tuple(candidates)
         super().__init__(message, hint=hint)
+
+
+class PinError(DshError):
+    """Wheels that are made for each other are not all of the version that goes together.
+
+    Args:
+        distribution: The distribution whose requirements are not met.
+        version: Its version.
+        unmet: The requirements that are not, at least one; each has a pin.
+    """
+
+    code = "PIN"
+
+    def __init__(self, distribution: str, version: str, unmet: Sequence[Requirement]) -> None:
+        self.distribution = distribution
+        self.version = version
+        self.unmet = tuple(unmet)
+        told = ", ".join(
+            f"{item.name} {item.pin} ({item.installed or 'none'} is installed)" for item in unmet
+        )
+        command = " ".join(f"{item.name}=={item.pin}" for item in unmet)
+        super().__init__(
+            f"{distribution} {version} needs {told}", hint=f"run: pip install {command}"
+        )
 
 
 class StateFileError(DshError):
