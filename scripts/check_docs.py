@@ -1,8 +1,22 @@
 """Gate: what the documentation shows is true.
 
-The `python` blocks of a README or of a page in `docs/` run one after the other in one process, in
-a temporary folder, without a key; a block marked `python no-run` is only compiled. Every relative
-link and anchor resolves.
+Blocks of a page are told apart by their info string:
+
+- `python` runs; the blocks of one page share one process, in the order of the page, and are
+  type-checked as one module. `python no-run` is type-checked only, each block by itself.
+- `sh` is run by `bash -e`; `sh exit=2` expects that code; `sh no-run` is only parsed, for what
+  needs a key, a network or a person.
+- `text output`, right after a block that runs, is what it printed. A line `...` stands for any
+  lines, `...` in a line for any text.
+- any block with `file=PATH` is written to that path, before the blocks below it run.
+- `yaml`, `toml`, `json` and `jsonl` have to parse; `yaml` with a `version` key has to be a
+  deployment that dsh reads (`yaml no-check` opts out).
+
+The blocks of a page run in a temporary folder that is also their home, without any key, with
+`dsh`, `python`, `pytest` and `uv` on the path. A page with the line
+`<!-- docs: own environment -->` gets a fresh virtual environment with the workspace's wheels,
+pytest and hatchling, into which its blocks may install. Links, anchors and images lead somewhere,
+every page of `docs/` can be reached from its index, and what docstrings name below `docs/` exists.
 
 Usage: `python scripts/check_docs.py [--root ROOT] [--limit SECONDS] [FILE ...]`.
 """
@@ -10,135 +24,76 @@ Usage: `python scripts/check_docs.py [--root ROOT] [--limit SECONDS] [FILE ...]`
 from __future__ import annotations
 
 import argparse
-import os
-import re
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
+from docs_check.blocks import Page, Problem, read_page
+from docs_check.data import check_data
+from docs_check.environment import Environments
+from docs_check.links import check_links
+from docs_check.pages import check_docstrings, check_reachable, find_pages
+from docs_check.pyright import check_types
+from docs_check.runner import run_page
+
 ROOT = Path(__file__).resolve().parent.parent
-LIMIT_S = 60.0
-"""Seconds that the examples of one page may take."""
-_PRIVATE = ("DSH_", "DEEPSEEK_")
-_RUNNER = """\
-import sys, types
-module = sys.modules["examples"] = types.ModuleType("examples")
-def run(where, code):
-    exec(compile(code, where, "exec", dont_inherit=True), module.__dict__)
-"""
-_FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)")
-_HEADING = re.compile(r"^#+ (?P<text>.+)$", re.MULTILINE)
+LIMIT_S = 180.0
+"""Seconds that the blocks of one page may take."""
+WORKERS = 2
 
 
-@dataclass(frozen=True)
-class Block:
-    """One fenced block of Python."""
+def check_blocks(root: Path, pages: Sequence[Page], limit_s: float = LIMIT_S) -> list[Problem]:
+    """Type-check and run the blocks of `pages`; return what does not hold."""
+    with tempfile.TemporaryDirectory(prefix="dsh-docs-", ignore_cleanup_errors=True) as name:
+        folder = Path(name).resolve()
+        environments = Environments(root, folder)
 
-    path: Path
-    line: int
-    code: str
-    runs: bool
+        def run(number: int) -> list[Problem]:
+            page = pages[number]
+            place = folder / f"page{number}"
+            place.mkdir()
+            make = environments.own if page.own_environment else environments.shared
+            found = run_page(page, lambda: make(place), limit_s)
+            return [] if found is None else [found]
 
-    @property
-    def where(self) -> str:
-        """Place of the block, for messages and tracebacks."""
-        return f"{self.path}:{self.line}"
+        def types(_: int) -> list[Problem]:
+            place = folder / "types"
+            place.mkdir()
+            return list(check_types(pages, place))
 
-
-def pages(root: Path) -> list[Path]:
-    """Return every page that is checked."""
-    found = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("benchmarks/*.md")]
-    found += [*root.glob("packages/*/README.md"), *root.glob("apps/*/README.md")]
-    return sorted(found)
-
-
-def blocks(path: Path) -> Iterator[Block]:
-    """Yield the Python blocks of a page."""
-    text = path.read_text(encoding="utf-8")
-    for found in _FENCE.finditer(text):
-        words = found["info"].split()
-        if words and words[0] == "python":
-            line = text.count("\n", 0, found.start()) + 2
-            yield Block(path, line, found["code"], "no-run" not in words)
-
-
-def check_blocks(every: list[Block], limit_s: float = LIMIT_S) -> str | None:
-    """Compile the blocks of one page and run them in order; return what went wrong."""
-    for block in every:
-        try:
-            compile(block.code, block.where, "exec", dont_inherit=True)
-        except SyntaxError as error:
-            return f"{block.where}: does not compile: {error}"
-    script = _RUNNER + "".join(f"run({b.where!r}, {b.code!r})\n" for b in every if b.runs)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "examples.py"
-        path.write_text(script, encoding="utf-8")
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(_PRIVATE)}
-        environment |= {"HOME": folder, "DSH_HOME": folder}
-        try:
-            done = subprocess.run(
-                [sys.executable, str(path)],
-                cwd=folder,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=limit_s,
-                stdin=subprocess.DEVNULL,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return f"{every[0].path}: its examples still run after {limit_s:g} s"
-    if done.returncode != 0:
-        return f"{every[0].path}: its examples exit {done.returncode}\n{done.stdout}{done.stderr}"
-    return None
-
-
-def anchors(path: Path) -> set[str]:
-    """Return the anchors the headings of a page make."""
-    text = _FENCE.sub("", path.read_text(encoding="utf-8"))
-    slugs = (re.sub(r"[^\w\- ]", "", h["text"].lower()) for h in _HEADING.finditer(text))
-    return {slug.strip().replace(" ", "-") for slug in slugs}
-
-
-def check_links(path: Path) -> Iterator[str]:
-    """Yield the links of a page that lead nowhere."""
-    text = _FENCE.sub("", path.read_text(encoding="utf-8"))
-    for found in _LINK.finditer(text):
-        target, _, anchor = found["target"].partition("#")
-        if re.match(r"[a-z]+:", target):
-            continue
-        goal = (path.parent / target).resolve() if target else path
-        if not goal.exists():
-            yield f"{path}: link to {target}, which does not exist"
-        elif anchor and goal.suffix == ".md" and anchor not in anchors(goal):
-            yield f"{path}: link to {found['target']}, which has no such heading"
+        with ThreadPoolExecutor(max_workers=WORKERS) as pool:
+            jobs = [pool.submit(types, 0)]
+            jobs += [pool.submit(run, number) for number in range(len(pages))]
+            return [problem for job in jobs for problem in job.result()]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Check the pages named, or all."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE")
     parser.add_argument("--root", type=Path, default=ROOT)
     parser.add_argument("--limit", type=float, default=LIMIT_S, metavar="SECONDS")
     args = parser.parse_args(arguments)
-    chosen = [path.resolve() for path in args.files] or pages(args.root)
-    found = [problem for path in chosen for problem in check_links(path)]
-    grouped = [list(blocks(path)) for path in chosen]
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        busy = [every for every in grouped if every]
-        results = pool.map(partial(check_blocks, limit_s=args.limit), busy)
-        found += [problem for problem in results if problem is not None]
-    for problem in found:
-        sys.stdout.write(f"{problem}\n")
-    sys.stdout.write(
-        f"docs: {len(chosen)} pages, {sum(map(len, grouped))} blocks, {len(found)} problems\n"
-    )
+    root = args.root.resolve()
+    chosen = [path.resolve() for path in args.files] or find_pages(root)
+    pages = {path: read_page(path) for path in chosen}
+    found = [problem for page in pages.values() for problem in page.problems]
+    for page in pages.values():
+        found += check_links(page)
+    unreadable = {page.path: list(check_data(page)) for page in pages.values()}
+    found += [problem for problems in unreadable.values() for problem in problems]
+    if not args.files:
+        found += [*check_reachable(root, pages), *check_docstrings(root)]
+    sound = [page for page in pages.values() if not unreadable[page.path]]
+    found += check_blocks(root, sound, args.limit)
+    for problem in sorted(found, key=lambda one: (one.path, one.line)):
+        sys.stdout.write(f"{problem.show(root)}\n")
+    blocks = sum(len(page.blocks) for page in pages.values())
+    sys.stdout.write(f"docs: {len(pages)} pages, {blocks} blocks, {len(found)} problems\n")
     return 1 if found else 0
 
 

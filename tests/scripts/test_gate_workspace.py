@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from workspace.entry_points import check_loading
+from workspace.texts import LONG_FILES
+from workspace.wheels import read_wheels
+
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_workspace.py"
 SHELL = "packages/dsh-shell"
 LOCAL = "packages/dsh-local-shell"
@@ -79,6 +83,63 @@ def test_a_readme_that_says_nothing(tree: Any, findings: Any) -> None:
     assert findings() == ["dsh-shell: README.md says next to nothing"]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            'description = "A wheel"\n',
+            'description = "A wheel."\n',
+            "description must say in one line of at most 100 characters, without a full stop, what "
+            "the wheel is",
+        ),
+        ('readme = "README.md"\n', "", "readme must be 'README.md', not None"),
+        ('license = "MIT"\n', 'license = "BSD"\n', "license must be 'MIT', not 'BSD'"),
+        ('["LICENSE"]', "[]", "license-files must be ['LICENSE'], not []"),
+        ('">=3.11"', '">=3.10"', "requires-python must be '>=3.11', not '>=3.10'"),
+        ('authors = [{ name = "somebody" }]\n', "", "authors is missing"),
+        (
+            '["Typing :: Typed"]',
+            "[]",
+            "classifiers must have 'Typing :: Typed': it ships py.typed",
+        ),
+        (
+            '["src/dsh/shell"]',
+            '["src"]',
+            "the wheel must only-include src/dsh/shell, not ['src']",
+        ),
+    ],
+)
+def test_metadata_that_is_not_whole(
+    tree: Any, findings: Any, old: str, new: str, told: str
+) -> None:
+    tree.edit(f"{SHELL}/pyproject.toml", old, new)
+    assert findings() == [f"dsh-shell: {told}"]
+
+
+def test_a_license_of_its_own(tree: Any, findings: Any) -> None:
+    tree.write(f"{SHELL}/LICENSE", "Nothing is granted.\n")
+    assert findings() == [
+        "dsh-shell: LICENSE differs from the one of the workspace; copy that",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("# dsh-shell", "# The shell", "must begin with the heading '# dsh-shell'"),
+        ("A wheel that exists", "- a wheel", "must say under its heading what the wheel is"),
+        ("```", "", "shows no example; add a block of code, a file or a command"),
+        ("## Limits", "## And", "has no section '## Limits'; say what the wheel does not do"),
+    ],
+)
+def test_a_readme_without_what_all_have(
+    tree: Any, findings: Any, old: str, new: str, told: str
+) -> None:
+    text = (tree.root / SHELL / "README.md").read_text(encoding="utf-8")
+    tree.write(f"{SHELL}/README.md", text.replace(old, new))
+    assert findings() == [f"dsh-shell: README.md {told}"]
+
+
 # -- versions ------------------------------------------------------------------------------------
 
 
@@ -120,6 +181,7 @@ def test_requirements_in_other_spellings(tree: Any, findings: Any, requirement: 
         "from httpx.auth import Basic",
         "def late():\n    import httpx",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import httpx",
+        "import importlib\nx = importlib.import_module('httpx.auth')",
     ],
 )
 def test_an_undeclared_foreign_import(tree: Any, findings: Any, code: str) -> None:
@@ -127,9 +189,7 @@ def test_an_undeclared_foreign_import(tree: Any, findings: Any, code: str) -> No
     assert findings() == ["dsh-shell: imports httpx without declaring it"]
 
 
-@pytest.mark.parametrize(
-    "code", ["import dsh.shell", "from dsh import shell", "from dsh.shell.errors import Broken"]
-)
+@pytest.mark.parametrize("code", ["import dsh.shell", "from dsh import shell"])
 def test_an_undeclared_own_import(tree: Any, findings: Any, code: str) -> None:
     tree.write("packages/dsh-agent-loop/src/dsh/agent_loop/_inner.py", code + "\n")
     assert findings() == ["dsh-agent-loop: imports dsh.shell without declaring dsh-shell"]
@@ -171,8 +231,80 @@ def test_a_private_import(tree: Any, findings: Any, code: str, name: str) -> Non
     assert findings() == [f"{where}: imports {name}, which is private to dsh.core"]
 
 
+@pytest.mark.parametrize(
+    "path", [f"{LOCAL}/tests/test_a.py", "tests/test_a.py", "benchmarks/a.py", "examples/a/a.py"]
+)
+def test_a_private_import_in_tests_and_examples(tree: Any, findings: Any, path: str) -> None:
+    tree.write(path, "from dsh.shell._inner import x\n")
+    told = f"{path}:1: imports dsh.shell._inner.x, which is private to dsh.shell"
+    assert findings() == [told]
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "module"),
+    [
+        ("from dsh.core import Missing", "Missing", "dsh.core"),
+        ("from dsh.core import anyio", "anyio", "dsh.core"),
+        ("import dsh.core\n\nx = dsh.core.Missing.y", "Missing", "dsh.core"),
+        ("from dsh.core.errors import Missing", "Missing", "dsh.core.errors"),
+        ("import dsh.core.missing", "missing", "dsh.core"),
+        ("def late():\n    from dsh.core import Missing", "Missing", "dsh.core"),
+    ],
+)
+def test_an_import_of_what_is_not_public(
+    tree: Any, findings: Any, code: str, name: str, module: str
+) -> None:
+    tree.write(f"{SHELL}/src/dsh/shell/_inner.py", f"{code}\n")
+    line = code.count("\n") + 1
+    where = f"packages/dsh-shell/src/dsh/shell/_inner.py:{line}"
+    told = f"imports {name}, which {module} does not make public; list it in its __all__"
+    assert findings() == [f"{where}: {told}"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from dsh.core import App, errors",
+        "from dsh.core.errors import Broken",
+        "import dsh.core.errors",
+        "import dsh.core\n\nx = dsh.core.App",
+        "from dsh.core import *",
+    ],
+)
+def test_what_is_public_may_be_imported(tree: Any, findings: Any, code: str) -> None:
+    tree.write(f"{SHELL}/src/dsh/shell/_inner.py", f"{code}\n")
+    assert findings() == []
+
+
+def test_a_wheel_without_a_public_face(tree: Any, findings: Any) -> None:
+    tree.edit(f"{SHELL}/src/dsh/shell/__init__.py", "__all__: list[str] = []\n", "")
+    assert findings() == ["dsh-shell: shell/__init__.py has no __all__; list what is public"]
+
+
+@pytest.mark.parametrize(
+    ("code", "sound"),
+    [
+        ("import trio", False),
+        ("class A:\n    import trio.lowlevel", False),
+        ("def late():\n    import trio", True),
+        ("try:\n    import trio\nexcept ImportError:\n    trio = None", True),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import trio", True),
+    ],
+)
+def test_an_optional_dependency_is_imported_where_it_is_used(
+    tree: Any, findings: Any, code: str, sound: bool
+) -> None:
+    extra = '\n[project.optional-dependencies]\ntrio = ["trio>=0.30"]\n\n[tool.hatch'
+    tree.edit(f"{SHELL}/pyproject.toml", "\n[tool.hatch", extra)
+    tree.write(f"{SHELL}/src/dsh/shell/_inner.py", f"{code}\n")
+    where = f"packages/dsh-shell/src/dsh/shell/_inner.py:{code.count(chr(10)) + 1}"
+    told = "imports trio, which only an extra requires; import it where it is used"
+    assert findings() == ([] if sound else [f"{where}: {told}"])
+
+
 def test_a_wheels_own_privates_are_its_own(tree: Any, findings: Any) -> None:
     tree.write(f"{SHELL}/src/dsh/shell/_inner.py", "import dsh\nfrom dsh.shell._rest import x\n")
+    tree.write(f"{SHELL}/tests/test_inner.py", "from dsh.shell._inner import x\n")
     assert findings() == []
 
 
@@ -258,6 +390,100 @@ def test_a_seam_that_is_no_plugin(tree: Any, findings: Any, change: str) -> None
     assert findings() == [told]
 
 
+def test_a_group_that_nobody_reads(tree: Any, findings: Any) -> None:
+    tree.edit(f"{LOCAL}/pyproject.toml", '"dsh.seam.shell"', '"dsh.seems.shell"')
+    told = "dsh-local-shell: nobody reads the entry-point group dsh.seems.shell"
+    assert findings() == [told]
+
+
+def test_a_bundle_from_a_wheel_that_is_none(tree: Any, findings: Any) -> None:
+    tree.edit(f"{LOCAL}/pyproject.toml", '"dsh.seam.shell"', '"dsh.bundles"')
+    told = "dsh-local-shell: offers the bundle local-shell; its role must be 'bundle'"
+    assert findings() == [told]
+
+
+POINT = "dsh-new: {group} new = dsh.new:found {told}"
+BASE = "from dsh.core import Plugin, Service\n\n\n"
+
+
+@pytest.mark.parametrize(
+    ("group", "code", "told"),
+    [
+        ("dsh.plugins", "found = 3", "is neither a Plugin class nor a function"),
+        (
+            "dsh.plugins",
+            "class found: ...",
+            "is no Plugin class; derive it from dsh.core.Plugin",
+        ),
+        (
+            "dsh.plugins",
+            "class found(Plugin):\n    name = 'old'",
+            "has the name 'old'; give the class and its entry point one name",
+        ),
+        (
+            "dsh.plugins",
+            "import abc\nclass found(Plugin, abc.ABC):\n    name = 'new'\n"
+            "    @abc.abstractmethod\n    def run(self): ...",
+            "is abstract; implement run",
+        ),
+        (
+            "dsh.seam.shell",
+            "class found(Plugin):\n    name = 'new'",
+            "is no Service class, so it cannot provide anything",
+        ),
+        (
+            "dsh.seam.shell",
+            "class found(Service):\n    name = 'new'\n    service_key = 'other'",
+            "provides the key 'other'; declare it under dsh.seam.other",
+        ),
+        (
+            "dsh.defaults",
+            "found = ['a']",
+            "is no mapping of service keys to the names of their providers",
+        ),
+        ("dsh.commands", "found = 3", "cannot be called"),
+        ("scripts", "found = 3", "cannot be called"),
+        (
+            "dsh.plugins",
+            "raise RuntimeError('no')",
+            "cannot be imported: RuntimeError: no",
+        ),
+        (
+            "dsh.plugins",
+            "other = 3",
+            "cannot be imported: AttributeError: module 'dsh.new' has no attribute 'found'",
+        ),
+    ],
+)
+def test_an_entry_point_to_something_else(tree: Any, group: str, code: str, told: str) -> None:
+    tree.wheel("dsh-new", "provider", [], BASE + code + "\n", {group: {"new": "dsh.new:found"}})
+    shown = "console" if group == "scripts" else group
+    assert check_loading(read_wheels(tree.root)) == [POINT.format(group=shown, told=told)]
+
+
+@pytest.mark.parametrize(
+    ("group", "code"),
+    [
+        ("dsh.plugins", "class found(Plugin):\n    name = 'new'"),
+        ("dsh.plugins", "async def found(ctx, config): ..."),
+        ("dsh.seam.shell", "class found(Service):\n    name = 'new'"),
+        ("dsh.defaults", "found = {'shell': 'new'}"),
+        ("dsh.commands", "def found(commands): ..."),
+        ("pytest11", "found = 3\nprint('something is said at import')"),
+    ],
+)
+def test_an_entry_point_to_what_its_group_says(tree: Any, group: str, code: str) -> None:
+    tree.wheel("dsh-new", "provider", [], BASE + code + "\n", {group: {"new": "dsh.new:found"}})
+    assert check_loading(read_wheels(tree.root)) == []
+
+
+def test_an_import_that_ends_the_process(tree: Any) -> None:
+    code = "import os, sys\nsys.stderr.write('gone')\nsys.stderr.flush()\nos._exit(7)\n"
+    tree.wheel("dsh-new", "provider", [], code, {"dsh.plugins": {"new": "dsh.new:found"}})
+    (finding,) = check_loading(read_wheels(tree.root))
+    assert finding == "entry points: importing them ended with code 7\ngone"
+
+
 # -- sizes ---------------------------------------------------------------------------------------
 
 
@@ -278,10 +504,10 @@ def test_a_file_that_is_too_long(tree: Any, findings: Any, path: str, limit: int
     assert findings() == [f"{path}: {limit + 1} lines, more than {limit}; split it by subject"]
 
 
-def test_a_long_file_that_is_listed_may_not_grow(tree: Any, findings: Any, script: Any) -> None:
+def test_a_long_file_that_is_listed_may_not_grow(tree: Any, findings: Any) -> None:
     path = f"{SHELL}/src/dsh/shell/_long.py"
     tree.write(path, "x = 1\n" * 700)
-    listed = script("check_workspace").LONG_FILES
+    listed = LONG_FILES
     listed[path] = 700
     try:
         assert findings() == []
@@ -324,6 +550,43 @@ def test_a_lock_with_a_private_host(tree: Any, findings: Any) -> None:
     ]
 
 
-def test_this_workspace_is_what_the_gate_reads(script: Any) -> None:
-    wheels = script("check_workspace").read_wheels(SCRIPT.parent.parent)
+# -- other people's machines ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "index-url = 'https://{}/simple'",
+        "pip install --extra-index-url=https://{}/simple dsh",
+        'source = {{ registry = "http://{}/simple" }}',
+        "UV_INDEX_URL: https://{}/simple",
+    ],
+)
+def test_a_private_package_index(tree: Any, findings: Any, line: str) -> None:
+    tree.write("docs/setup.md", "# Setup\n\n" + line.format("pypi.org") + "\n")
+    assert findings() == []
+    tree.write("docs/setup.md", "# Setup\n\n" + line.format("mirror.corp:8080") + "\n")
+    told = "names the package index mirror.corp:8080; use the public one"
+    assert findings() == [f"docs/setup.md:3: {told}"]
+
+
+@pytest.mark.parametrize("place", ["/home", "/Users", "C:\\Users"])
+def test_the_home_of_whoever_wrote_it(tree: Any, findings: Any, place: str) -> None:
+    folder = place + ("\\" if "\\" in place else "/")
+    tree.write(".ci/run", f"cd {folder}me/project\n")
+    tree.write(".cache/log", f"cd {folder}ada/project\n")
+    assert findings() == []
+    tree.write(".ci/run", f"cd {folder}ada/project\n")
+    told = f"names the home folder {folder}ada; write ~ or a made-up path"
+    assert findings() == [f".ci/run:1: {told}"]
+
+
+def test_what_is_no_text_is_left_alone(tree: Any, findings: Any) -> None:
+    (tree.root / "docs").mkdir()
+    (tree.root / "docs" / "picture.png").write_bytes(b"\xff\xd8/ho" + b"me/ada/picture")
+    assert findings() == []
+
+
+def test_this_workspace_is_what_the_gate_reads() -> None:
+    wheels = read_wheels(SCRIPT.parent.parent)
     assert {"dsh-core", "dsh-cli", "dsh-testkit"} <= {wheel.name for wheel in wheels}

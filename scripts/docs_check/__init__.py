@@ -1,0 +1,1 @@
+"""The documentation gate, in parts: reading pages, static checks, types, running, environments."""

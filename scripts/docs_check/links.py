@@ -1,0 +1,80 @@
+"""Links, anchors and images of a page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from docs_check.blocks import FENCE, Page, Problem
+
+_LINK = re.compile(
+    r"(?P<image>!?)\[(?:[^\[\]]|\[[^\[\]]*\])*\]\((?P<target>[^)\s]+)(?: \"[^\"]*\")?\)"
+)
+_IMAGE = re.compile(r"!\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+_DEFINITION = re.compile(r"^\[[^\]]+\]: +(?P<target>\S+)", re.MULTILINE)
+_HEADING = re.compile(r"^#+ (?P<text>.+)$", re.MULTILINE)
+_ANCHOR = re.compile(r"<a (?:id|name)=\"(?P<name>[^\"]+)\"")
+
+
+@dataclass(frozen=True)
+class Link:
+    """Where a page points."""
+
+    line: int
+    target: str
+    """As written."""
+    goal: Path | None
+    """The file meant; none for an address."""
+    anchor: str
+
+
+def links(page: Page) -> Iterator[Link]:
+    """Yield the links and images of a page."""
+    # an image may be the text of a link; code spans hold no links, but may be a link's text
+    text = FENCE.sub(lambda found: "\n" * found[0].count("\n"), page.text)
+    text = re.sub(r"(`+)(?!`)(.*?)\1", lambda found: "x" * len(found[0]), text)
+    found = [*_LINK.finditer(text), *_IMAGE.finditer(text), *_DEFINITION.finditer(text)]
+    seen: set[tuple[int, str]] = set()
+    for one in sorted(found, key=lambda one: one.start()):
+        target = one["target"]
+        line = text.count("\n", 0, one.start()) + 1
+        if (line, target) in seen:
+            continue
+        seen.add((line, target))
+        if re.match(r"[a-z][a-z+.-]*:", target):
+            yield Link(line, target, None, "")
+            continue
+        name, _, anchor = target.partition("#")
+        goal = (page.path.parent / name).resolve() if name else page.path
+        yield Link(line, target, goal, anchor)
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors that the headings of a page make, as code hosts number them."""
+    found: set[str] = {one["name"] for one in _ANCHOR.finditer(text)}
+    for heading in _HEADING.finditer(FENCE.sub("", text)):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading["text"])
+        slug = re.sub(r"[^\w\- ]", "", words.lower()).strip().replace(" ", "-")
+        name, number = slug, 0
+        while name in found:
+            number += 1
+            name = f"{slug}-{number}"
+        found.add(name)
+    return found
+
+
+def check_links(page: Page) -> Iterator[Problem]:
+    """Yield the links of a page that lead nowhere."""
+    for link in links(page):
+        if link.goal is None:
+            continue
+        name = link.target.partition("#")[0]
+        if not link.goal.exists():
+            yield Problem(page.path, link.line, f"link to {name}, which does not exist")
+        elif link.anchor and link.goal.suffix == ".md":
+            text = page.text if link.goal == page.path else link.goal.read_text(encoding="utf-8")
+            if link.anchor not in anchors(text):
+                what = f"link to {link.target}, which has no such heading"
+                yield Problem(page.path, link.line, what)

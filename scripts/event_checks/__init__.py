@@ -1,0 +1,1 @@
+"""What `check_events.py` holds, one subject a file."""
