@@ -17,7 +17,15 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from dsh.core import App, EntryPoint, Plugin, Service, entry_point_groups, entry_points
+from dsh.core import (
+    App,
+    EntryPoint,
+    Plugin,
+    Service,
+    entry_point_groups,
+    entry_points,
+    requirements_of,
+)
 from dsh.loader import LoadedApp, open_app
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -88,7 +96,7 @@ def test_discovery_sees_each_of_them_with_its_wheel() -> None:
 
 def test_names_are_unique_and_the_groups_are_known() -> None:
     for group in entry_point_groups("dsh."):
-        known = ("dsh.plugins", "dsh.defaults", "dsh.commands")
+        known = ("dsh.plugins", "dsh.bundles", "dsh.defaults", "dsh.commands")
         assert group in known or re.fullmatch(r"dsh\.seam\.[a-z_]+", group), group
         names = [point.name for point in entry_points(group)]
         assert len(names) == len(set(names)), (group, names)
@@ -218,10 +226,20 @@ async def test_a_provider_is_an_instance_of_its_seam(key: str, point: EntryPoint
         assert isinstance(app[seam], seam)
 
 
-def test_defaults_name_installed_providers() -> None:
+def test_defaults_name_installed_providers_and_bundles() -> None:
     for point in ours("dsh.defaults"):
         for key, name in point.load().items():
-            assert name in {item.name for item in entry_points(f"dsh.seam.{key}")}, (point, key)
+            group = "dsh.bundles" if key == "bundle" else f"dsh.seam.{key}"
+            assert name in {item.name for item in entry_points(group)}, (point, key)
+
+
+def test_every_bundle_is_a_plugin_of_the_same_name_and_pins_its_parts() -> None:
+    plugins = {(point.name, point.value) for point in PLUGINS}
+    for point in ours("dsh.bundles"):
+        assert (point.name, point.value) in plugins, point
+        parts = [item for item in requirements_of(point.dist_name) if item.name.startswith("dsh-")]
+        assert parts
+        assert all(item.pin is not None and item.met for item in parts), parts
 
 
 def rows_of(names: set[str]) -> list[Any]:
