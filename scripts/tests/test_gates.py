@@ -109,9 +109,9 @@ BREAKS = {
         manifest=True,
     ),
     "gate-tests": Break(
-        {"tests/scripts/test_a.py": "def test_a() -> None:\n    assert 1 == 2\n"},
-        "FAILED tests/scripts/test_a.py::test_a",
-        {"tests/scripts/test_a.py": "def test_a() -> None: ...\n"},
+        {"scripts/tests/test_a.py": "def test_a() -> None:\n    assert 1 == 2\n"},
+        "FAILED scripts/tests/test_a.py::test_a",
+        {"scripts/tests/test_a.py": "def test_a() -> None: ...\n"},
         manifest=True,
     ),
     "lock": Break(
