@@ -129,6 +129,8 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     if not re.fullmatch(r"dsh-[a-z0-9]+(-[a-z0-9]+)*", args.name):
         parser.error(f"{args.name!r} is no wheel name: use dsh-<words>")
+    if not (args.root / "pyproject.toml").is_file():
+        parser.error(f"--root {args.root} is no workspace: there is no pyproject.toml in it")
     folder = create(args.root, args.name, args.role, args.description, args.needs)
     join_workspace(args.root, args.name)
     sys.stdout.write(

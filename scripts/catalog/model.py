@@ -13,6 +13,7 @@ from catalog.docs import read_doc
 from catalog.manifests import read_wheels
 from catalog.reader import Reader
 from catalog.shapes import (
+    Code,
     Doc,
     EntryPoint,
     Event,
@@ -24,6 +25,7 @@ from catalog.shapes import (
     PluginClass,
     Problem,
     Provider,
+    PublicModule,
     Refs,
     ServiceClass,
     Value,
@@ -33,6 +35,7 @@ from catalog.shapes import (
 from catalog.tree import SourceTree
 
 __all__ = [
+    "Code",
     "Doc",
     "EntryPoint",
     "Event",
@@ -44,6 +47,7 @@ __all__ = [
     "PluginClass",
     "Problem",
     "Provider",
+    "PublicModule",
     "Refs",
     "ServiceClass",
     "Value",
@@ -112,6 +116,7 @@ class _Collector:
             plugins=tuple(sorted(self._plugins, key=lambda p: (p.name, p.path))),
             functions=tuple(sorted(self._functions, key=lambda f: f.path)),
             problems=tuple(sorted(set(reader.problems), key=str)),
+            modules=tuple(values.module(reader, one) for one in reader.tree.public_modules()),
             wheel_of={wheel.name: wheel for wheel in reader.wheels},
         )
 
@@ -139,8 +144,12 @@ class _Collector:
             self._interfaces.append(cls)
         listed = bool(plugins.entry_points(reader, cls, "dsh.plugins"))
         if plugins.is_abstract(reader, cls) or not (reader.tree.is_public(cls) or listed):
+            if reader.tree.is_public(cls) and not plugins.is_service(reader, cls):
+                self._values.append(values.value(reader, cls))
             return
         self._plugins.append(plugins.plugin(reader, cls))
+        if reader.tree.is_public(cls) and not plugins.is_service(reader, cls):
+            self._values.append(values.value(reader, cls))
         key = plugins.key_of(reader, cls)
         if key is not None:
             self._providers[key].append(plugins.provider(reader, cls, key))
@@ -149,5 +158,5 @@ class _Collector:
         reader = self._reader
         if plugins.entry_points(reader, fn, "dsh.plugins"):
             self._plugins.append(plugins.function_plugin(reader, fn))
-        elif reader.tree.is_public(fn):
+        if reader.tree.is_public(fn):
             self._functions.append(values.function(reader, fn))

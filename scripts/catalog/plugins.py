@@ -6,7 +6,7 @@ import re
 
 import griffe
 
-from catalog import members
+from catalog import members, values
 from catalog.docs import read_doc, read_text
 from catalog.reader import Reader
 from catalog.shapes import Injection, PluginClass, Provider, ServiceClass
@@ -36,7 +36,7 @@ def service(reader: Reader, cls: griffe.Class, providers: tuple[Provider, ...]) 
     key = literal(cls.keywords["key"]) or ""
     reader.needs_doc(cls, f"service {key!r} ({cls.name})")
     reader.needs_public(cls, f"service {key!r} ({cls.name})")
-    found = members.methods(reader.tree, reader.own(cls), leave_out=("start",))
+    found = members.methods(reader.tree, reader.own(cls))
     for one in found:
         if not one.doc:
             reader.report(cls, f"method {cls.name}.{one.name} of service {key!r} has no docstring")
@@ -58,6 +58,7 @@ def service(reader: Reader, cls: griffe.Class, providers: tuple[Provider, ...]) 
         providers=providers,
         wheel=reader.tree.wheel(cls),
         source=reader.tree.source(cls),
+        nested=values.nested(reader, reader.own(cls)),
     )
 
 
@@ -99,7 +100,9 @@ def plugin(reader: Reader, cls: griffe.Class) -> PluginClass:
     if not is_service(reader, cls):  # that one has been asked already
         reader.needs_doc(cls, f"plugin {cls.name}")
     for item in shown:
-        if not item.doc and config is not None:
+        # the entry of a public class asks for those of its own `Config`
+        asked = reader.tree.is_public(cls) and config is not None and config.parent is cls
+        if not item.doc and config is not None and not asked:
             reader.report(config, f"configuration field {cls.name}: {item.name} has no docstring")
     return PluginClass(
         name=_plugin_name(reader, cls),

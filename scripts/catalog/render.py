@@ -85,6 +85,7 @@ def value(page: Page, links: Links, item: Value) -> None:
     page.add(f"{kind_of(item, links)} Source: {source_link(item.source)}.")
     constructor(page, links, item)
     doc_sections(page, links, item.doc, item.wheel)
+    constructor_doc(page, links, item)
     if item.text:
         page.add(f"{'Is' if item.kind == 'alias' else 'Value:'} {_assigned(item, links)}")
     if item.kind == "enum":
@@ -98,6 +99,19 @@ def value(page: Page, links: Links, item: Value) -> None:
         page.add("Properties and attributes:")
         property_list(page, links, item.properties)
     methods(page, links, item.methods, item.path.removeprefix("dsh."))
+    nested(page, links, item.nested)
+
+
+def nested(page: Page, links: Links, items: Sequence[Value]) -> None:
+    """Add the classes inside of a class, below it."""
+    for item in items:
+        page.heading(4, item.path.removeprefix("dsh."))
+        page.add(kind_of(item, links))
+        doc_sections(page, links, item.doc, item.wheel)
+        field_table(page, links, item.fields)
+        property_list(page, links, item.properties)
+        methods(page, links, item.methods, item.path.removeprefix("dsh."))
+        nested(page, links, item.nested)
 
 
 def methods(page: Page, links: Links, items: Sequence[Method], owner: str) -> None:
@@ -130,6 +144,12 @@ def constructor(page: Page, links: Links, item: Value) -> None:
     made = item.constructor
     if made is not None:
         page.add(code(made.signature.removesuffix(" -> None"), links.of(made.refs)))
+
+
+def constructor_doc(page: Page, links: Links, item: Value) -> None:
+    """Add what the constructor says itself, after the text of the class."""
+    if item.constructor is not None:
+        doc_sections(page, links, item.constructor.doc, item.wheel)
 
 
 _KINDS = {

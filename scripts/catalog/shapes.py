@@ -179,6 +179,8 @@ class ServiceClass:
     providers: tuple[Provider, ...]
     wheel: str
     source: str
+    nested: tuple[Value, ...] = ()
+    """Public classes inside of it: `Config`, with what every provider honours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +196,17 @@ class Payload:
     wheel: str
     source: str
     properties: tuple[Field, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A stable code of an error."""
+
+    code: str
+    name: str
+    """The attribute that holds it; `code` for the one an error has unless told otherwise."""
+    doc: str = ""
+    """When it is used; empty where the text of the class says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +230,25 @@ class Value:
     """Names in `text` and `bases`."""
     properties: tuple[Field, ...] = ()
     methods: tuple[Method, ...] = ()
-    codes: tuple[tuple[str, str], ...] = ()
-    """Of an error: its stable codes, each with the name of the constant that holds it."""
+    codes: tuple[Code, ...] = ()
+    """Of an error: its stable codes."""
     abstract: bool = False
     constructor: Method | None = None
     """How it is made, of a class whose constructor is documented or takes nothing."""
+    nested: tuple[Value, ...] = ()
+    """Public classes inside of it, such as the `Config` of a plugin."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicModule:
+    """A module without a leading underscore on its path."""
+
+    path: str
+    doc: Doc
+    offers: tuple[tuple[str, str], ...]
+    """What it lists as public: names, each with the path under which the catalog has it."""
+    wheel: str
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,5 +308,6 @@ class Workspace:
     plugins: tuple[PluginClass, ...]
     functions: tuple[Method, ...]
     problems: tuple[Problem, ...]
+    modules: tuple[PublicModule, ...] = ()
     wheel_of: Mapping[str, Wheel] = field(default_factory=dict[str, Wheel])
     """Wheels by distribution name."""

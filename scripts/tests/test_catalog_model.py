@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.model import Workspace, load_workspace
+from catalog.model import Code, Workspace, load_workspace
 
 Declared = Callable[..., Path]
 
@@ -160,9 +160,10 @@ def test_an_event_may_derive_from_another(declared: Declared) -> None:
             "L.go documents a parameter 'b' that it has not",
         ),
         (
-            'class P(Plugin):\n    """P."""\n    class Config(PluginConfig):\n        a: int = 1\n',
+            'class P(Plugin):\n    """P."""\n    class Config(PluginConfig):\n        """C."""\n'
+            "        a: int = 1\n",
             ["P"],
-            "configuration field P: a has no docstring",
+            "dsh.lamp.P.Config.a has no docstring",
         ),
         (
             'class P(Plugin):\n    """P."""\n    l = inject(Emit)\n',
@@ -365,6 +366,7 @@ class Broken(LookupError):
 
     code = "BROKEN"
     WORSE = "WORSE"
+    """All is lost."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -412,7 +414,7 @@ class Lamp(_Hidden, Shown):
         ("RED", "'red'", "Warm.")
     ]
     broken = values["Broken"]
-    assert broken.codes == (("BROKEN", "code"), ("WORSE", "WORSE"))
+    assert broken.codes == (Code("BROKEN", "code"), Code("WORSE", "WORSE", "All is lost."))
     assert broken.constructor is not None
     assert broken.constructor.signature == "Broken(what: str) -> None"
     assert [item.name for item in broken.properties] == ["what"]
@@ -476,6 +478,6 @@ def test_a_function_listed_as_plugin_is_one(declared: Declared) -> None:
     code = 'async def light_up(ctx, config):\n    """Light up."""\n'
     root = declared(code, ["light_up"], {"dsh.plugins": {"light": "dsh.lamp:light_up"}})
     workspace = load(root)
-    assert workspace.functions == ()
+    assert [function.path for function in workspace.functions] == ["dsh.lamp.light_up"]
     (plugin,) = workspace.plugins
     assert (plugin.name, plugin.entry_points) == ("light-up", ("light",))

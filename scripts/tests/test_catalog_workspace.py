@@ -19,13 +19,14 @@ from catalog import (
     events_page,
     index_page,
     kernel_page,
+    modules_page,
     session_page,
 )
 from catalog.examples import example
 from catalog.links import ERRORS
 from catalog.markdown import slug
 from catalog.model import Workspace, load_workspace
-from dsh.core import Plugin
+from dsh.core import DshError, Plugin
 from dsh.session import APPEND, SessionEvent, event_from_wire, event_to_wire
 from dsh.session import TurnState as Turns
 
@@ -37,6 +38,7 @@ PAGES = {
     "errors.md": errors_page,
     "events-and-services.md": events_page,
     "kernel-api.md": kernel_page,
+    "modules.md": modules_page,
     "session-events.md": session_page,
 }
 OTHERS = {
@@ -173,9 +175,11 @@ def test_error_codes_are_those_of_the_classes(workspace: Workspace) -> None:
     for value in errors:
         cls = named(value.path)
         assert issubclass(cls, BaseException)
-        for code, name in value.codes:
-            if name != "code":
-                assert getattr(cls, name) == code
+        for code in value.codes:
+            if code.name != "code":
+                assert getattr(cls, code.name) == code.code
+        if issubclass(cls, DshError):
+            assert value.codes, f"{value.path} has no code"
 
 
 def test_links_lead_somewhere(pages: dict[str, str]) -> None:

@@ -307,16 +307,126 @@ def test_a_deployment_that_dsh_does_not_read(pages: Any) -> None:
     assert "plugins" in told
 
 
-def test_a_page_that_installs_what_it_writes_may_have_services_of_its_own(pages: Any) -> None:
-    deployment = block("version: 1", "acme_terms: {a: 1}", info="yaml")
+MANIFEST = block(
+    '[project.entry-points."dsh.plugins"]',
+    'acme-terms-list = "acme:List"',
+    'bash-idle = "acme:Idle"',
+    '[project.entry-points."dsh.seam.acme_terms"]',
+    'acme-terms-list = "acme:List"',
+    '[project.entry-points."dsh.seam.bash"]',
+    'bash-idle = "acme:Idle"',
+    info="toml",
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "told"),
+    [
+        (["bash: {timout_ms: 1}"], 6, "bash: Additional properties are not allowed ('timout_ms'"),
+        (
+            ["bash:", "  timeout_ms: soon"],
+            7,
+            "bash.timeout_ms: 'soon' is not what this setting takes",
+        ),
+        (["bash:", "  local: {drain: 1}"], 7, "bash.local: Additional properties are not"),
+        (["plugins:", "  - llm-replay", "  - nobody"], 8, "no installed plugin is called"),
+        (["plugins: [{use: nobody}]"], 6, "no installed plugin is called 'nobody'"),
+        (["plugins:", "  - {use: llm-deepseek, config: {key: a}}"], 7, "('key' was unexpected)"),
+        (["agent: {personality: kind}"], 6, "agent: Additional properties are not allowed"),
+        (["seams: {bash: bash-nobody}"], 6, "no installed plugin is called 'bash-nobody'"),
+        (["bundle: nobody"], 6, "no installed plugin is called 'nobody'"),
+        (["acme_terms: {a: 1}"], 6, "acme_terms: unknown key"),
+    ],
+)
+def test_a_deployment_whose_names_or_settings_are_wrong(
+    pages: Any, lines: list[str], line: int, told: str
+) -> None:
+    pages.page("# Page\n\nText.\n\n" + block("version: 1", *lines, info="yaml"))
+    said = pages.told()
+    assert said.startswith(f"README.md:{line + 1}: no valid deployment: ")
+    assert told in said
+
+
+def test_a_deployment_that_holds(pages: Any) -> None:
+    pages.page(
+        block(
+            "version: 1",
+            "agent: {persona: You are terse.}",
+            "bash: {timeout_ms: 1000, local: {drain_ms: 5}}",
+            "seams: {bash: bash-local}",
+            "plugins:",
+            "  - {use: llm-deepseek, config: {api_key: '${env:KEY}'}}",
+            "  - {use: ./mine.py, config: {a: 1}}",
+            "  - acme.module:Plugin",
+            info="yaml",
+        )
+    )
+    assert pages.run() == (0, "docs: 1 pages, 1 blocks, 0 problems\n")
+
+
+def test_what_a_page_writes_may_be_named_on_it(pages: Any) -> None:
+    deployment = block(
+        "version: 1",
+        "acme_terms: {a: 1}",
+        "seams: {acme_terms: list, bash: bash-idle}",
+        "bash: {idle: {niceness: 3}}",
+        "plugins: [{use: acme-words, config: {b: 1}}]",
+        info="yaml",
+    )
+    made = block("dsh new plugin acme-words --kind tool", info="sh no-run")
     pages.page(deployment)
     assert "acme_terms: unknown key" in pages.told()
-    pages.page("<!-- docs: own environment -->\n\n" + deployment)
+    pages.page(MANIFEST + made + deployment)
     assert pages.run()[0] == 0
+    pages.page(MANIFEST + deployment)
+    assert "no installed plugin is called 'acme-words'" in pages.told()
+    wrong = deployment.replace("bash: {idle", "bash: {timout_ms: 1, idle")
+    pages.page(MANIFEST + made + wrong)
+    assert "bash: Additional properties are not allowed ('timout_ms' was" in pages.told()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["> ```python", "> 1 / 0", "> ```"],
+        ["> ```python", "> 1 / 0"],
+        ["- ```python", "", "  1 / 0", "  ```"],
+        ["1. ```python", "   1 / 0", "   ```"],
+        ["> - ```sh", ">   false", ">   ```"],
+        ["\t```python", "\t1 / 0", "\t```"],
+    ],
+)
+def test_a_block_where_none_is_read_is_refused(pages: Any, lines: list[str]) -> None:
+    pages.page("\n".join(["# Page", "", *lines, "", block("x = 1"), "[a](nowhere.md)"]))
+    first, second = pages.told().splitlines()
+    assert first.startswith("README.md:3: a block in a quote, behind a tab or beside the mark")
+    assert second.endswith("link to nowhere.md, which does not exist")
+
+
+def test_the_indented_block_of_a_list_item_runs(pages: Any) -> None:
+    pages.page("# Page\n\n- First:\n\n  ```python\n  1 / 0\n  ```\n")
+    assert pages.told().startswith("README.md:6: fails\n")
+
+
+def test_a_command_that_fails_inside_of_a_pipe(pages: Any) -> None:
+    pages.page(block("false | cat", "echo reached", info="sh"))
+    assert pages.told().startswith("README.md:2: fails\nexit code 1, not 0")
+
+
+def test_links_by_label_and_in_html(pages: Any) -> None:
+    pages.page("# Other\n", "docs/README.md")
     pages.page(
-        "<!-- docs: own environment -->\n\n" + block("version: 1", "plugins: {}", info="yaml")
+        "# Page\n\n[a][known], [Known Too][], [b][unknown] and [gone][].\n\n"
+        '<a href="docs/README.md">x</a> <a href="docs/no.md">y</a>\n'
+        '<img alt="z" src=\'no.png\'>\n`<img src="code.png">` `[c][code]`\n\n'
+        "[known]: docs/README.md\n[known   too]: docs/README.md\n"
     )
-    assert "no valid deployment" in pages.told()
+    assert pages.told().splitlines() == [
+        "README.md:3: link by the label [unknown], which is not defined",
+        "README.md:3: link by the label [gone], which is not defined",
+        "README.md:5: link to docs/no.md, which does not exist",
+        "README.md:6: link to no.png, which does not exist",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,44 @@ def test_the_command_names_file_and_line_and_fails(wheel: Any) -> None:
 # -- there is a docstring ------------------------------------------------------------------------
 
 
+PRIVATE = '''
+class _Base:
+    """A base."""
+
+    def run(self) -> None:{run}
+
+    def walk(self) -> None:
+        """Walk."""
+
+
+class Shown:
+    """A base that is public."""
+
+    def told(self) -> None: ...
+
+
+class X(_Base{more}):
+    """An X."""
+
+    def walk(self) -> None: ...
+'''
+
+
+def test_what_comes_from_a_private_base_is_documented_there(wheel: Any) -> None:
+    """What a public base brings along is a finding of that base alone."""
+    silent = PRIVATE.format(run=" ...", more="")
+    assert wheel.findings(silent) == ["dsh.new.X.run has no docstring"]
+    assert wheel.findings(PRIVATE.format(run='\n        """Run."""', more="")) == []
+    both = PRIVATE.format(run='\n        """Run."""', more=", Shown")
+    assert wheel.findings(both, "Shown X") == ["dsh.new.Shown.told has no docstring"]
+
+
+def test_an_override_of_what_a_private_base_lacks(wheel: Any) -> None:
+    code = PRIVATE.format(run=" ...", more="")
+    code += '\n    def run(self) -> None:\n        """Run."""\n'
+    assert wheel.findings(code) == []
+
+
 @pytest.mark.parametrize(
     ("code", "name"),
     [

@@ -232,6 +232,29 @@ def test_a_wrong_mode(news: Any, findings: Any, wrong: str) -> None:
     assert f"news/asked is of mode waterfall, but dispatched with `{wrong}`" in finding
 
 
+@pytest.mark.parametrize(
+    ("sent", "sender"),
+    [
+        ("if False:\n            {}", False),
+        ("if 0:\n            pass\n        else:\n            {}", True),
+        ("if True:\n            pass\n        else:\n            {}", False),
+        ("while False:\n            {}", False),
+        ("while True:\n            {}", True),
+        ("_ = {} if False else None", False),
+        ("if reader:\n            {}", True),
+    ],
+)
+def test_an_event_that_is_sent_where_nothing_runs(
+    news: Any, findings: Any, sent: str, sender: bool
+) -> None:
+    dispatch = "self.ctx.emit(Printed(reader))"
+    news.edit(NEWS, dispatch, sent.format(dispatch))
+    found = findings()
+    assert [" ".join(str(one).split()[1:4]) for one in found] == (
+        [] if sender else ["nobody dispatches news/printed;"]
+    )
+
+
 def test_an_event_that_nobody_sends(news: Any, findings: Any) -> None:
     news.edit(NEWS, "        self.ctx.emit(Printed(reader))\n", "")
     (finding,) = findings()

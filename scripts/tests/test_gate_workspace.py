@@ -182,6 +182,11 @@ def test_requirements_in_other_spellings(tree: Any, findings: Any, requirement: 
         "def late():\n    import httpx",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import httpx",
         "import importlib\nx = importlib.import_module('httpx.auth')",
+        "import importlib as il\nx = il.import_module(name='httpx')",
+        "from importlib import import_module as load\nx = load('httpx')",
+        "import importlib\nload = importlib.import_module\nget = load\nx = get('httpx.auth')",
+        "load: object = __import__\nx = load('httpx')",
+        "from importlib import import_module\nx = import_module('.auth', package='httpx')",
     ],
 )
 def test_an_undeclared_foreign_import(tree: Any, findings: Any, code: str) -> None:

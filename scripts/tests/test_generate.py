@@ -21,6 +21,7 @@ STATIC = {
         "errors.md": "errors_page",
         "events-and-services.md": "events_page",
         "kernel-api.md": "kernel_page",
+        "modules.md": "modules_page",
         "session-events.md": "session_page",
     }.items()
 }

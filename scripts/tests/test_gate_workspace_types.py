@@ -1,0 +1,55 @@
+"""`check_workspace.py` on requirements that nothing but a type checker imports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from workspace.imports import FOR_TYPES
+
+LOCAL = "packages/dsh-local-shell"
+
+
+@pytest.fixture
+def findings(script: Any, tree: Any) -> Any:
+    return lambda: script("check_workspace").check(tree.root)
+
+
+@pytest.mark.parametrize(
+    ("code", "alone"),
+    [
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import rich", True),
+        ("import typing\nif typing.TYPE_CHECKING:\n    from rich import a", True),
+        ("import typing\nif not typing.TYPE_CHECKING:\n    pass\nelse:\n    import rich", True),
+        ("import typing\nif typing.TYPE_CHECKING:\n    pass\nelse:\n    import rich", False),
+        (
+            "import typing\nif typing.TYPE_CHECKING:\n    import rich\n"
+            "def late():\n    import rich",
+            False,
+        ),
+    ],
+)
+def test_a_requirement_for_type_checkers_alone(
+    tree: Any, findings: Any, monkeypatch: pytest.MonkeyPatch, code: str, alone: bool
+) -> None:
+    tree.edit("packages/dsh-core/pyproject.toml", '["anyio>=4.9"]', '["anyio>=4.9", "rich"]')
+    tree.write("packages/dsh-core/src/dsh/core/_inner.py", code + "\n")
+    told = (
+        "dsh-core: declares rich, which it imports for type checkers alone; do without it, or say "
+        "why not in FOR_TYPES"
+    )
+    assert findings() == ([told] if alone else [])
+    monkeypatch.setitem(FOR_TYPES, "dsh-core", {"rich": "its types stand in public signatures"})
+    needless = "dsh-core: FOR_TYPES names rich, which needs no excuse; take it out"
+    assert findings() == ([] if alone else [needless])
+
+
+def test_an_own_requirement_for_type_checkers_alone(tree: Any, findings: Any) -> None:
+    tree.edit(
+        f"{LOCAL}/src/dsh/local_shell/__init__.py",
+        "from dsh import shell\n",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from dsh import shell\n",
+    )
+    (finding,) = findings()
+    assert finding.startswith("dsh-local-shell: declares dsh-shell, which it imports for type chec")
