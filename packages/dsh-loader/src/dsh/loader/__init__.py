@@ -27,14 +27,7 @@ from dsh.loader._layers import (
     set_layer,
     untrusted_layer,
 )
-from dsh.loader._paths import (
-    FILE_NAME,
-    find_project_file,
-    read_private,
-    state_folder,
-    user_folder,
-    write_private,
-)
+from dsh.loader._paths import FILE_NAME, find_project_file
 from dsh.loader._read import read_deployment
 from dsh.loader._seams import choose_provider
 from dsh.loader._show import render_deployment
@@ -51,7 +44,6 @@ from dsh.loader.errors import (
     Problem,
     RowError,
     SeamError,
-    StateFileError,
 )
 
 __all__ = [
@@ -74,7 +66,6 @@ __all__ = [
     "RowError",
     "SeamChoice",
     "SeamError",
-    "StateFileError",
     "TrustRecord",
     "TrustStore",
     "bundle_hint",
@@ -94,12 +85,8 @@ __all__ = [
     "parse_yaml",
     "read_deployment",
     "read_file",
-    "read_private",
     "render_deployment",
     "run_sync",
     "set_layer",
-    "state_folder",
     "untrusted_layer",
-    "user_folder",
-    "write_private",
 ]
