@@ -26,10 +26,11 @@ from dsh.session import (
     UserSource,
 )
 from dsh.session.testing import worked_turn
-from dsh.session_persistence import SessionPersistence
+from dsh.session_persistence import SessionPersistence, SessionSnapshot
 from dsh.testkit._case import ContractCase, named
 
 __all__ = [
+    "OpenStore",
     "PersistenceCase",
     "StoreBench",
     "cases_of",
@@ -62,10 +63,12 @@ class OpenStore:
 
     async def revision(self, session_id: str) -> str:
         """Return the revision a listing shows for a session."""
+        return (await self.snapshot(session_id)).revision
+
+    async def snapshot(self, session_id: str) -> SessionSnapshot:
+        """Return what a listing shows for a session."""
         (found,) = [
-            item.revision
-            for item in await self.store.list_snapshots()
-            if item.header.id == session_id
+            item for item in await self.store.list_snapshots() if item.header.id == session_id
         ]
         return found
 
