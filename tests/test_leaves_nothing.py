@@ -9,7 +9,9 @@ import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import anyio
 import anyio.to_thread
@@ -28,6 +30,7 @@ from dsh.process.testing import descendants, eventually
 from dsh.session import SessionStore
 from dsh.session.events import SessionCreated
 from dsh.session.testing import write_turn
+from dsh.session_persistence import SessionPersistence
 from dsh.system_prompt import SystemPrompt
 from dsh.tools import Tool, ToolRegistry
 from dsh.tools.testing import call_tool
@@ -42,6 +45,12 @@ POOL = ("AnyIO worker", "Trio thread")
 """Threads in which the event loop runs blocking calls; it keeps idle ones for a while."""
 
 Use = Callable[[App], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Have what is kept in the user's folder kept in one of its own."""
+    monkeypatch.setenv("DSH_HOME", str(tmp_path / "home"))
 
 
 # -- what there is -------------------------------------------------------------------------------
@@ -163,6 +172,17 @@ async def use_sessions(app: App) -> None:
         await app[SessionStore].flush(session)
 
 
+async def use_store(app: App) -> None:
+    session_id = uuid4().hex
+    async with app.ctx.scope(object()) as scope:
+        session = app[SessionStore].create(scope.ctx, session_id)
+        write_turn(session)
+        await app[SessionStore].flush(session)
+    store = app[SessionPersistence]
+    assert (await store.load(session_id)).events == session.events[:]
+    await store.remove(session_id)
+
+
 async def use_prompt(app: App) -> None:
     prompt = app[SystemPrompt]
     effects = [
@@ -208,6 +228,8 @@ USES: dict[str, Use] = {
     "llm": use_model,
     "llm-deepseek": lambda app: use_llm(app, "deepseek/deepseek-flash"),
     "llm-replay": lambda app: use_llm(app, "replay/scripted"),
+    "session-persistence-jsonl": use_store,
+    "session-persistence-sqlite": use_store,
     "sessions": use_sessions,
     "system-prompt": use_prompt,
     "tool-bash": use_bash_tools,
