@@ -27,11 +27,14 @@ VARIABLES: Final[Mapping[str, str]] = {
     "HTTPS_PROXY": "The proxy of requests to `https://` endpoints.",
     "HTTP_PROXY": "The proxy of requests to `http://` endpoints; not read where `REQUEST_METHOD` "
     "is set.",
+    "LOCALAPPDATA": "On Windows, the folder in which the state folder lies.",
     "NO_COLOR": "Anything but empty: no dimmed text on a terminal.",
     "NO_PROXY": "Hosts that are reached without a proxy.",
     "REQUEST_METHOD": "Set in a CGI program, where a stranger chooses what `HTTP_PROXY` holds.",
     "SSL_CERT_DIR": "Folder of the certificate authorities to trust, without `ca_file`.",
     "SSL_CERT_FILE": "PEM file of the certificate authorities to trust, without `ca_file`.",
+    "XDG_STATE_HOME": "On Linux, the folder in which the state folder lies, in place of "
+    "`~/.local/state`.",
 }
 """What each variable does. Proxies are read in lower case too, which then wins."""
 
