@@ -8,7 +8,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -109,12 +109,21 @@ async def everything(app: App) -> dict[str, Any]:
     return {**await app_state(app), **process_state()}
 
 
-async def assert_as_before(app: App, before: dict[str, Any], children: int) -> None:
+def programs() -> set[bytes]:
+    """Return the command lines of every child; one that is ending has none."""
+    found: set[bytes] = set()
+    for pid in descendants(os.getpid()):
+        with suppress(OSError):
+            found.add(Path(f"/proc/{pid}/cmdline").read_bytes())
+    return found
+
+
+async def assert_as_before(app: App, before: dict[str, Any], children: set[bytes]) -> None:
     assert await everything(app) == before
     if app.get(BashExecutor) is None:
         assert descendants(os.getpid()) == []
-    else:  # what runs commands stays, and sees the last one off in its own time
-        await eventually(lambda: len(descendants(os.getpid())) <= children)
+    else:  # what runs commands stays, a few monitors ready, and sees the last one off in its time
+        await eventually(lambda: programs() <= children)
 
 
 # -- how each plugin is mounted and used ---------------------------------------------------------
@@ -280,7 +289,7 @@ async def test_a_plugin_leaves_nothing(name: str) -> None:
         app.on_error(app.ctx, failures.append)
         await mount_with_needs(app, plugin, url)
         await warm_up(app)
-        before, children = await everything(app), len(descendants(os.getpid()))
+        before, children = await everything(app), programs()
         for _ in range(2):
             mount = app.mount(plugin, config_of(name, url))
             await mount.settled()
@@ -299,7 +308,7 @@ async def test_a_plugin_that_restarts_leaves_nothing(name: str) -> None:
     async with wire() as url, App() as app:
         await mount_with_needs(app, plugin, url)
         await warm_up(app)
-        bare, children = await everything(app), len(descendants(os.getpid()))
+        bare, children = await everything(app), programs()
         mount = app.mount(plugin, config_of(name, url))
         await mount.settled()
         await mount.restart()
@@ -402,3 +411,13 @@ async def test_whatever_is_left_is_seen(kind: str) -> None:
         LEFTOVERS[kind](app)
         after = await everything(app)
         assert kind in {key for key in before if before[key] != after[key]}
+
+
+async def test_a_child_that_is_left_is_seen() -> None:
+    async with App() as app:
+        await app.mount(PLUGINS["bash-local"]).settled()
+        await warm_up(app)
+        before = programs()
+        bash = app[BashExecutor]
+        bash.start_task(bash.resolve(BashRequest(command="exec sleep 60")))
+        await eventually(lambda: not programs() <= before)
