@@ -31,7 +31,6 @@ class SqlitePersistence(BackedPersistence):
 
         file: str | None = None
         """The database; `sessions.sqlite` in the user's folder (`DSH_HOME`, or `~/.dsh`) if None.
-
         Beside it lie its write-ahead log and two folders: locks, and copies of what was salvaged.
         """
         busy_timeout_ms: PositiveInt = 5000
