@@ -34,7 +34,9 @@ from dsh.session import (
     event_from_wire,
     event_to_row,
     event_to_wire,
+    event_types,
 )
+from dsh.session._data import is_spine
 from dsh.session.errors import SessionFormatError
 from dsh.session.testing import worked_turn
 
@@ -74,6 +76,18 @@ def test_every_event_is_written_and_read_as_its_wire_form(logs: Logs, data: st.D
         assert decode_event(line) == event
         row = event_to_row(event)
         assert repr(event_from_row(*row)) == repr(event_from_wire(through_wire(event)))
+
+
+def test_random_payloads_are_of_every_type(payloads: st.SearchStrategy[SessionData]) -> None:
+    found: set[type] = set()
+
+    @settings(max_examples=500, derandomize=True, database=None, deadline=None)
+    @given(data=payloads)
+    def draw(data: SessionData) -> None:
+        found.add(type(data))
+
+    draw()
+    assert {cls for cls in event_types().values() if is_spine(cls)} <= found
 
 
 @pytest.mark.parametrize(
@@ -234,6 +248,8 @@ def test_what_is_no_json_object_is_malformed(line: bytes) -> None:
         ("step/start", None, 1, '{"turn":1,"step":1}'),
         ("step/start", 1, 1, '{"turn":1,"step":1}', "append"),
         ("step/start", 1, 1, '{"turn":1,"step":1}', None, "1"),
+        ("step/start", 1, 1, '{"turn":1,"step":1}', None, ""),
+        ("step/start", 1, 1, '{"turn":1,"step":1}', None, 0),
         (None, 1, 1, "{}"),
     ],
 )

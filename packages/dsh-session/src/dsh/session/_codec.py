@@ -33,7 +33,7 @@ from dsh.llm import (
     ToolCallDelta,
     UsageChunk,
 )
-from dsh.session._data import SessionData, UnknownData, registered_type, type_name
+from dsh.session._data import SessionData, UnknownData, is_spine, registered_type, type_name
 from dsh.session._event import APPEND, Replace, SessionEvent, SurfaceOp
 from dsh.session._freeze import thaw
 from dsh.session._payloads import AssistantChunk
@@ -145,7 +145,11 @@ def event_from_row(
         try:
             payload = adapter_of(cls).validate_json(cast("str", data))
             op = None if surface_op is None else _OP.validate_json(cast("str", surface_op))
-            seqs = _SEQS.validate_json(cast("str", source_event_seqs or "null"))
+            seqs = (
+                None
+                if source_event_seqs is None
+                else _SEQS.validate_json(cast("str", source_event_seqs))
+            )
         except (TypeError, ValueError):
             pass  # what is wrong, or another spelling of the same, is told below
         else:
@@ -270,7 +274,7 @@ def _make_reader(kind: str) -> _Reader | None:
 
 def _spine_type(name: str) -> type[SessionData] | None:
     cls = registered_type(name)
-    return cls if cls is not None and cls.__module__.startswith("dsh.session.") else None
+    return cls if cls is not None and is_spine(cls) else None
 
 
 class _Envelope:
