@@ -7,7 +7,7 @@ import random
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -27,7 +27,6 @@ from dsh.session_persistence import (
     PersistenceError,
     SessionCorrupt,
     SessionSummary,
-    StoredLog,
     StoredSessionNotFound,
 )
 from dsh.session_persistence_jsonl import JsonlBackend
@@ -36,16 +35,7 @@ Events = tuple[SessionEvent, ...]
 HEADER = SessionHeader(id="s", created_at=1_700_000_000_000, cwd="/w")
 
 
-class Disk(Protocol):
-    root: Path
-
-    def open(self, **options: Any) -> JsonlBackend: ...
-    def fill(self, session_id: str, *batches: Events, **options: Any) -> Path: ...
-    def read(self, session_id: str = "s") -> StoredLog: ...
-    def close(self) -> None: ...
-
-
-def repair(disk: Disk) -> Events:
+def repair(disk: Any) -> Events:
     """Cut what a load cuts, and read again."""
     backend = disk.open()
     backend.acquire("s")
@@ -68,10 +58,15 @@ def spoil(path: Path, line: int, at: int = 20) -> None:
     path.write_bytes(b"\n".join(lines))
 
 
+def places_of_marks(data: bytes | bytearray) -> list[int]:
+    """Return where the marks in front of the frames of a compressed log are."""
+    return [found.start() for found in re.finditer(re.escape(b"\x50\x2a\x4d\x18"), data)]
+
+
 # --- breaking off -------------------------------------------------------------------------
 
 
-def test_a_line_without_an_end_is_cut(disk: Disk, open_turn: Events) -> None:
+def test_a_line_without_an_end_is_cut(disk: Any, open_turn: Events) -> None:
     # case: JL-04
     path = disk.fill("s", open_turn)
     whole = path.read_bytes()
@@ -125,7 +120,7 @@ def test_a_file_cut_anywhere_keeps_all_before_the_cut(
         assert len(events) >= durable, f"cut at {size}"
 
 
-def test_a_cut_of_a_compressed_log_keeps_what_came_through(zdisk: Disk, turn: Events) -> None:
+def test_a_cut_of_a_compressed_log_keeps_what_came_through(zdisk: Any, turn: Events) -> None:
     # case: JL-17
     noise = random.Random(1)
     big = tuple(
@@ -144,16 +139,46 @@ def test_a_cut_of_a_compressed_log_keeps_what_came_through(zdisk: Disk, turn: Ev
     assert any(item.name.startswith("cut-") for item in path.parent.iterdir())
 
 
-def test_zeros_behind_the_last_line_are_no_damage(disk: Disk, turn: Events) -> None:
+def test_zeros_behind_the_last_line_are_no_damage(disk: Any, turn: Events) -> None:
     path = disk.fill("s", turn)
     path.write_bytes(path.read_bytes() + bytes(4096))
     assert repair(disk) == turn
 
 
-def test_zeros_behind_the_last_frame_are_no_damage(zdisk: Disk, turn: Events) -> None:
+def test_zeros_behind_the_last_frame_are_no_damage(zdisk: Any, turn: Events) -> None:
     path = zdisk.fill("s", turn)
     path.write_bytes(path.read_bytes() + bytes(4096))
     assert repair(zdisk) == turn
+
+
+@pytest.mark.parametrize("behind", [0, 4096])
+def test_zeros_from_anywhere_in_the_last_frame_on_are_no_damage(
+    zdisk: Any, quick_path: Path, open_turn: Events, behind: int
+) -> None:
+    zdisk.root = quick_path
+    path = zdisk.fill("s", open_turn[:9], open_turn[9:-2], open_turn[-2:])
+    whole = path.read_bytes()
+    for kept in range(places_of_marks(whole)[-1], len(whole) - 4):
+        path.write_bytes(whole[:kept] + bytes(len(whole) - kept + behind))
+        stored = zdisk.read()
+        assert stored.rest is not None
+        assert len(stored.events) >= len(open_turn) - 2, f"zeros from {kept} on"
+    path.write_bytes(whole[:-4] + bytes(4 + behind))
+    assert repair(zdisk) == open_turn
+    assert (path.parent / "cut-1.jsonl.zst").exists()
+
+
+@pytest.mark.parametrize("part", ["mark", "frame", "both"])
+def test_zeros_in_front_of_a_frame_refuse_the_log(zdisk: Any, two_turns: Events, part: str) -> None:
+    path = zdisk.fill("s", two_turns[:9], two_turns[9:14], two_turns[14:])
+    data = bytearray(path.read_bytes())
+    _, _, second, third = places_of_marks(data)
+    start = second + 20 if part == "frame" else second
+    end = second + 20 if part == "mark" else third
+    data[start:end] = bytes(end - start)
+    path.write_bytes(data)
+    with pytest.raises(SessionCorrupt, match="frame"):
+        zdisk.read()
 
 
 # --- flipped bits -------------------------------------------------------------------------
@@ -183,12 +208,7 @@ def test_no_flipped_bit_goes_unnoticed(
             refused.append(str(error))
             damaged.append(bool(reader.verify("s").damage))
             continue
-        if stored.rest is None:
-            # a few bits of a frame's header mean nothing
-            assert options
-            assert stored.events == long_log, f"byte {at}"
-            assert stored.header == HEADER
-            continue
+        assert stored.rest is not None, f"byte {at} was not missed"
         assert stored.events == long_log[: len(stored.events)]
         assert len(stored.events) > last_turn_end, f"byte {at} lost what was committed"
     assert all(str(path) in told for told in refused)
@@ -196,7 +216,7 @@ def test_no_flipped_bit_goes_unnoticed(
 
 
 def test_a_damaged_length_is_not_taken_for_the_end(
-    zdisk: Disk, quick_path: Path, two_turns: Events
+    zdisk: Any, quick_path: Path, two_turns: Events
 ) -> None:
     zdisk.root = quick_path
     path = zdisk.fill("s", two_turns[:5], two_turns[5:10], two_turns[10:])
@@ -217,7 +237,7 @@ def test_a_damaged_length_is_not_taken_for_the_end(
 # --- where damage is ----------------------------------------------------------------------
 
 
-def test_damage_behind_the_last_turn_is_cut_and_kept_aside(disk: Disk, open_turn: Events) -> None:
+def test_damage_behind_the_last_turn_is_cut_and_kept_aside(disk: Any, open_turn: Events) -> None:
     # case: JL-05
     path = disk.fill("s", open_turn)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -230,7 +250,7 @@ def test_damage_behind_the_last_turn_is_cut_and_kept_aside(disk: Disk, open_turn
 
 
 @pytest.mark.parametrize("line", [2, 7, 12])
-def test_damage_before_a_turn_end_refuses_the_log(disk: Disk, two_turns: Events, line: int) -> None:
+def test_damage_before_a_turn_end_refuses_the_log(disk: Any, two_turns: Events, line: int) -> None:
     # case: JL-06
     path = disk.fill("s", two_turns)
     spoil(path, line)
@@ -246,7 +266,7 @@ def test_damage_before_a_turn_end_refuses_the_log(disk: Disk, two_turns: Events,
     assert path.read_bytes() == before
 
 
-def test_a_missing_line_refuses_the_log(disk: Disk, two_turns: Events) -> None:
+def test_a_missing_line_refuses_the_log(disk: Any, two_turns: Events) -> None:
     # case: JL-06
     path = disk.fill("s", two_turns, packed=False)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -255,7 +275,7 @@ def test_a_missing_line_refuses_the_log(disk: Disk, two_turns: Events) -> None:
         disk.read()
 
 
-def test_a_missing_line_behind_the_last_turn_is_cut(disk: Disk, open_turn: Events) -> None:
+def test_a_missing_line_behind_the_last_turn_is_cut(disk: Any, open_turn: Events) -> None:
     # case: JL-05
     path = disk.fill("s", open_turn, packed=False)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -264,7 +284,7 @@ def test_a_missing_line_behind_the_last_turn_is_cut(disk: Disk, open_turn: Event
     assert (path.parent / "cut-1.jsonl").read_bytes() == lines[-1]
 
 
-def test_a_lost_line_end_loses_nothing_for_good(disk: Disk, turn: Events) -> None:
+def test_a_lost_line_end_loses_nothing_for_good(disk: Any, turn: Events) -> None:
     path = disk.fill("s", turn)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + b"\x0b")
@@ -272,7 +292,7 @@ def test_a_lost_line_end_loses_nothing_for_good(disk: Disk, turn: Events) -> Non
     assert (path.parent / "cut-1.jsonl").read_bytes()[:-1] == whole.splitlines()[-1]
 
 
-def test_a_damaged_turn_end_is_one_that_was_committed(disk: Disk, turn: Events) -> None:
+def test_a_damaged_turn_end_is_one_that_was_committed(disk: Any, turn: Events) -> None:
     # case: JL-06
     path = disk.fill("s", turn)
     lines = path.read_bytes().splitlines()
@@ -285,7 +305,7 @@ def test_a_damaged_turn_end_is_one_that_was_committed(disk: Disk, turn: Events) 
     assert (path.parent / "cut-1.jsonl").exists()
 
 
-def test_a_turn_that_follows_says_that_one_has_ended(disk: Disk, open_turn: Events) -> None:
+def test_a_turn_that_follows_says_that_one_has_ended(disk: Any, open_turn: Events) -> None:
     # case: JL-06
     path = disk.fill("s", open_turn)
     lines = path.read_bytes().splitlines()
@@ -294,13 +314,13 @@ def test_a_turn_that_follows_says_that_one_has_ended(disk: Disk, open_turn: Even
         disk.read()
 
 
-def test_an_open_turn_is_kept_whole(disk: Disk, open_turn: Events) -> None:
+def test_an_open_turn_is_kept_whole(disk: Any, open_turn: Events) -> None:
     # case: JL-07
     disk.fill("s", open_turn[:3])
     assert repair(disk) == open_turn[:3]
 
 
-def test_a_header_alone_is_no_session(disk: Disk, turn: Events) -> None:
+def test_a_header_alone_is_no_session(disk: Any, turn: Events) -> None:
     # case: JL-07
     path = disk.fill("s", turn)
     path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
@@ -335,7 +355,7 @@ def test_a_header_alone_is_no_session(disk: Disk, turn: Events) -> None:
     ],
 )
 def test_a_first_line_that_is_no_header_is_told(
-    disk: Disk, turn: Events, sealed: Callable[[object], bytes], first: object, told: str
+    disk: Any, turn: Events, sealed: Callable[[object], bytes], first: object, told: str
 ) -> None:
     # case: JL-08
     path = disk.fill("s", turn)
@@ -353,7 +373,7 @@ def test_a_first_line_that_is_no_header_is_told(
     [b'{"type":"session","version":7,"id":"s","whatever":[]}\n', {"type": "session", "version": 7}],
 )
 def test_a_later_format_is_left_as_it_is(
-    disk: Disk, turn: Events, sealed: Callable[[object], bytes], first: object
+    disk: Any, turn: Events, sealed: Callable[[object], bytes], first: object
 ) -> None:
     # case: F-24
     path = disk.fill("s", turn)
@@ -376,17 +396,40 @@ def test_a_later_format_is_left_as_it_is(
     ids=json.dumps,
 )
 def test_what_a_later_version_wrote_is_never_cut(
-    disk: Disk, turn: Events, sealed: Callable[[object], bytes], event: dict[str, Any]
+    disk: Any, turn: Events, sealed: Callable[[object], bytes], event: dict[str, Any]
 ) -> None:
     path = disk.fill("s", turn)
     line = sealed({"type": event["type"], "seq": len(turn), "time": 1, **event})
     path.write_bytes(path.read_bytes() + line)
-    with pytest.raises(FormatUnsupported, match="version"):
-        disk.read()
+    before = path.read_bytes()
+    backend = disk.open()
+    backend.acquire("s")
+    for look in (backend.read, backend.salvage):
+        with pytest.raises(FormatUnsupported, match="version") as caught:
+            look("s")
+        assert f"{path}:" in str(caught.value.location)
+    assert [item.seq for item in backend.verify("s").damage] == [len(turn)]
+    backend.release("s")
+    assert path.read_bytes() == before
+    assert sorted(item.name for item in path.parent.iterdir()) == ["lock", "session.jsonl"]
+
+
+def test_damage_before_what_a_later_version_wrote_is_salvaged(
+    disk: Any, turn: Events, sealed: Callable[[object], bytes]
+) -> None:
+    path = disk.fill("s", turn, packed=False)
+    line = sealed({"type": "image/message", "seq": len(turn), "time": 1, "surfaceOp": "append"})
+    path.write_bytes(path.read_bytes() + line)
+    spoil(path, 6)
+    before = path.read_bytes()
+    report = disk.open().salvage("s")
+    assert [item.seq for item in report.damage] == [4, len(turn)]
+    assert Path(str(report.copy)).read_bytes() == before
+    assert disk.read().events == turn[:4]
 
 
 def test_an_unknown_log_only_type_is_kept(
-    disk: Disk, turn: Events, sealed: Callable[[object], bytes]
+    disk: Any, turn: Events, sealed: Callable[[object], bytes]
 ) -> None:
     path = disk.fill("s", turn)
     line = sealed({"type": "far-away/thing", "seq": len(turn), "time": 1, "data": {"a": None}})
@@ -394,14 +437,14 @@ def test_an_unknown_log_only_type_is_kept(
     assert disk.read().events[-1].type == "far-away/thing"
 
 
-def test_the_log_of_another_session_is_not_taken_for_this_one(disk: Disk, turn: Events) -> None:
+def test_the_log_of_another_session_is_not_taken_for_this_one(disk: Any, turn: Events) -> None:
     path = disk.fill("s", turn)
     path.parent.rename(path.parent.with_name("t"))
     with pytest.raises(SessionCorrupt, match="'s'"):
         disk.read("t")
 
 
-def test_a_cut_needs_the_log_it_was_read_from(disk: Disk, turn: Events) -> None:
+def test_a_cut_needs_the_log_it_was_read_from(disk: Any, turn: Events) -> None:
     path = disk.fill("s", turn)
     path.write_bytes(path.read_bytes() + b"{")
     backend = disk.open()
@@ -415,7 +458,7 @@ def test_a_cut_needs_the_log_it_was_read_from(disk: Disk, turn: Events) -> None:
 # --- compressed logs ----------------------------------------------------------------------
 
 
-def test_a_batch_is_a_frame(zdisk: Disk, two_turns: Events) -> None:
+def test_a_batch_is_a_frame(zdisk: Any, two_turns: Events) -> None:
     # case: JL-17
     path = zdisk.fill("s", two_turns[:9], two_turns[9:])
     data = path.read_bytes()
@@ -424,7 +467,7 @@ def test_a_batch_is_a_frame(zdisk: Disk, two_turns: Events) -> None:
     assert zdisk.read().events == two_turns
 
 
-def test_a_frame_that_is_damaged_refuses_the_log(zdisk: Disk, two_turns: Events) -> None:
+def test_a_frame_that_is_damaged_refuses_the_log(zdisk: Any, two_turns: Events) -> None:
     # case: JL-17
     path = zdisk.fill("s", two_turns[:9], two_turns[9:])
     data = bytearray(path.read_bytes())
@@ -439,9 +482,25 @@ def test_a_frame_that_is_damaged_refuses_the_log(zdisk: Disk, two_turns: Events)
         zdisk.read()
 
 
+def test_all_frames_that_a_cut_removes_are_kept_aside(zdisk: Any, open_turn: Events) -> None:
+    path = zdisk.fill("s", open_turn[:-2], open_turn[-2:-1], open_turn[-1:])
+    end = open_turn[-1].seq + 1
+    more = tuple(SessionEvent(end + at, 1, UnknownData("a/b", {"at": at})) for at in range(2))
+    backend = zdisk.open()
+    for event in more:
+        backend.write(HEADER, (event,), SessionSummary())
+    backend.close()
+    data = path.read_bytes()
+    marks = places_of_marks(data)
+    # the frame of the last event of the turn is lost, and the last one broke off
+    path.write_bytes(data[: marks[3]] + data[marks[4] : -5])
+    assert repair(zdisk) == open_turn[:-1]
+    assert (path.parent / "cut-1.jsonl.zst").read_bytes() == data[marks[4] : -5]
+
+
 @pytest.mark.parametrize("compressed", [False, True])
 def test_either_form_is_read_and_continued_whatever_is_configured(
-    disk: Disk, two_turns: Events, compressed: bool
+    disk: Any, two_turns: Events, compressed: bool
 ) -> None:
     # case: JL-17
     path = disk.fill("s", two_turns[:9], compressed=compressed)
@@ -452,7 +511,7 @@ def test_either_form_is_read_and_continued_whatever_is_configured(
     assert [item.name for item in path.parent.glob("session*")] == [path.name]
 
 
-def test_two_logs_of_one_session_are_refused(disk: Disk, turn: Events) -> None:
+def test_two_logs_of_one_session_are_refused(disk: Any, turn: Events) -> None:
     # case: JL-17
     path = disk.fill("s", turn)
     other = path.with_name("session.jsonl.zst")
@@ -465,7 +524,7 @@ def test_two_logs_of_one_session_are_refused(disk: Disk, turn: Events) -> None:
 # --- verifying and salvaging --------------------------------------------------------------
 
 
-def test_all_damage_is_told(disk: Disk, two_turns: Events) -> None:
+def test_all_damage_is_told(disk: Any, two_turns: Events) -> None:
     path = disk.fill("s", two_turns, packed=False)
     spoil(path, 4)
     spoil(path, 9)
@@ -476,7 +535,7 @@ def test_all_damage_is_told(disk: Disk, two_turns: Events) -> None:
     assert report.location == str(path)
 
 
-def test_a_log_that_broke_off_is_sound(disk: Disk, open_turn: Events) -> None:
+def test_a_log_that_broke_off_is_sound(disk: Any, open_turn: Events) -> None:
     path = disk.fill("s", open_turn)
     path.write_bytes(path.read_bytes() + b"{")
     report = disk.open().verify("s")
@@ -486,7 +545,7 @@ def test_a_log_that_broke_off_is_sound(disk: Disk, open_turn: Events) -> None:
     assert report.events == len(open_turn)
 
 
-def test_a_damaged_header_is_told(disk: Disk, turn: Events) -> None:
+def test_a_damaged_header_is_told(disk: Any, turn: Events) -> None:
     path = disk.fill("s", turn)
     spoil(path, 1)
     report = disk.open().verify("s")
@@ -496,7 +555,7 @@ def test_a_damaged_header_is_told(disk: Disk, turn: Events) -> None:
 
 @pytest.mark.parametrize("compressed", [False, True])
 def test_salvaging_keeps_a_copy_and_what_is_sound(
-    disk: Disk, two_turns: Events, compressed: bool
+    disk: Any, two_turns: Events, compressed: bool
 ) -> None:
     path = disk.fill("s", two_turns[:9], two_turns[9:14], two_turns[14:], compressed=compressed)
     data = bytearray(path.read_bytes())
@@ -525,7 +584,7 @@ def test_salvaging_keeps_a_copy_and_what_is_sound(
     assert backend.salvage("s").sound
 
 
-def test_nothing_can_be_salvaged_without_an_event(disk: Disk, turn: Events) -> None:
+def test_nothing_can_be_salvaged_without_an_event(disk: Any, turn: Events) -> None:
     path = disk.fill("s", turn)
     spoil(path, 2)
     before = path.read_bytes()

@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -26,26 +26,15 @@ from dsh.session_persistence import (
     PersistenceError,
     SessionCorrupt,
     SessionSummary,
-    StoredLog,
     StoredSessionExists,
     StoredSessionNotFound,
 )
-from dsh.session_persistence_jsonl import JsonlBackend
 
 Events = tuple[SessionEvent, ...]
 HEADER = SessionHeader(id="s", created_at=1_700_000_000_000, cwd="/w")
 
 
-class Disk(Protocol):
-    root: Path
-
-    def open(self, **options: Any) -> JsonlBackend: ...
-    def fill(self, session_id: str, *batches: Events, **options: Any) -> Path: ...
-    def read(self, session_id: str = "s") -> StoredLog: ...
-    def close(self) -> None: ...
-
-
-def test_nothing_is_made_before_something_is_written(disk: Disk, turn: Events) -> None:
+def test_nothing_is_made_before_something_is_written(disk: Any, turn: Events) -> None:
     # case: JL-01
     backend = disk.open()
     assert backend.revision("s") is None
@@ -59,11 +48,11 @@ def test_nothing_is_made_before_something_is_written(disk: Disk, turn: Events) -
     assert all(list(json.loads(line))[-1] == "crc" for line in lines)
 
 
-def test_a_session_without_a_directory_has_its_own_folder(disk: Disk, turn: Events) -> None:
+def test_a_session_without_a_directory_has_its_own_folder(disk: Any, turn: Events) -> None:
     assert disk.fill("s", turn, cwd=None) == disk.root / "_no-cwd" / "s" / "session.jsonl"
 
 
-def test_two_directories_may_share_a_folder(disk: Disk, turn: Events) -> None:
+def test_two_directories_may_share_a_folder(disk: Any, turn: Events) -> None:
     # case: JL-03
     one, other = disk.fill("a", turn, cwd="/w/x"), disk.fill("b", turn, cwd="/w-x")
     assert one.parent.parent == other.parent.parent
@@ -72,7 +61,7 @@ def test_two_directories_may_share_a_folder(disk: Disk, turn: Events) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="modes of POSIX")
-def test_only_the_owner_may_look(disk: Disk, turn: Events) -> None:
+def test_only_the_owner_may_look(disk: Any, turn: Events) -> None:
     # case: JL-14
     old = os.umask(0)
     try:
@@ -89,7 +78,7 @@ def test_only_the_owner_may_look(disk: Disk, turn: Events) -> None:
     assert modes == {True: {0o700}, False: {0o600}}
 
 
-def test_a_file_that_appears_meanwhile_is_not_overwritten(disk: Disk, turn: Events) -> None:
+def test_a_file_that_appears_meanwhile_is_not_overwritten(disk: Any, turn: Events) -> None:
     # case: JL-11
     backend = disk.open()
     assert backend.revision("s") is None
@@ -102,7 +91,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(disk: Disk, turn: Even
     assert [item.name for item in path.parent.glob("*.tmp")] == []
 
 
-def test_what_a_dead_process_left_is_tidied(disk: Disk, turn: Events) -> None:
+def test_what_a_dead_process_left_is_tidied(disk: Any, turn: Events) -> None:
     path = Path(str(disk.open().locate(HEADER)))
     path.parent.mkdir(parents=True)
     (path.parent / "session.jsonl.0123456789ab.tmp").write_bytes(b"half")
@@ -110,7 +99,7 @@ def test_what_a_dead_process_left_is_tidied(disk: Disk, turn: Events) -> None:
     assert sorted(item.name for item in path.parent.iterdir()) == ["lock", "session.jsonl"]
 
 
-def test_line_ends_of_other_alphabets_are_text(disk: Disk) -> None:
+def test_line_ends_of_other_alphabets_are_text(disk: Any) -> None:
     # case: JL-18
     odd = "".join(map(chr, (0x0B, 0x0C, 0x1C, 0x1D, 0x1E, 0x85, 0x2028, 0x2029)))
     log = (
@@ -127,7 +116,7 @@ def test_line_ends_of_other_alphabets_are_text(disk: Disk) -> None:
     [float("nan"), float("inf"), {1}, "\ud800", object()],
     ids=["nan", "inf", "set", "surrogate", "object"],
 )
-def test_what_is_no_json_leaves_nothing_behind(disk: Disk, turn: Events, value: object) -> None:
+def test_what_is_no_json_leaves_nothing_behind(disk: Any, turn: Events, value: object) -> None:
     # case: JL-19
     bad = SessionEvent(len(turn), 0, UnknownData("a/b", {"x": value}))
     backend = disk.open()
@@ -144,7 +133,7 @@ def test_what_is_no_json_leaves_nothing_behind(disk: Disk, turn: Events, value: 
     assert disk.read().events == (*turn, fine)
 
 
-def test_a_batch_must_continue_the_log(disk: Disk, turn: Events) -> None:
+def test_a_batch_must_continue_the_log(disk: Any, turn: Events) -> None:
     backend = disk.open()
     with pytest.raises(AppendRefused, match="continues at seq 0"):
         backend.write(HEADER, turn[3:], SessionSummary())
@@ -157,7 +146,7 @@ def test_a_batch_must_continue_the_log(disk: Disk, turn: Events) -> None:
     assert disk.read().events == turn
 
 
-def test_putting_away_renames_the_log(disk: Disk, turn: Events) -> None:
+def test_putting_away_renames_the_log(disk: Any, turn: Events) -> None:
     path = disk.fill("s", turn)
     backend = disk.open()
     revision = backend.revision("s")
@@ -176,7 +165,7 @@ def test_putting_away_renames_the_log(disk: Disk, turn: Events) -> None:
     assert path.exists()
 
 
-def test_putting_away_overwrites_nothing(disk: Disk, turn: Events) -> None:
+def test_putting_away_overwrites_nothing(disk: Any, turn: Events) -> None:
     path = disk.fill("s", turn)
     backend = disk.open()
     backend.acquire("s")
@@ -186,7 +175,7 @@ def test_putting_away_overwrites_nothing(disk: Disk, turn: Events) -> None:
     assert path.with_name("archived.jsonl").read_bytes() == b"precious"
 
 
-def test_removing_leaves_nothing(disk: Disk, turn: Events) -> None:
+def test_removing_leaves_nothing(disk: Any, turn: Events) -> None:
     path = disk.fill("s", turn)
     path.with_name("notes.txt").write_text("of this session too", encoding="utf-8")
     backend = disk.open()
@@ -203,7 +192,7 @@ def test_removing_leaves_nothing(disk: Disk, turn: Events) -> None:
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_a_log_is_handed_out_as_text(disk: Disk, turn: Events, compressed: bool) -> None:
+def test_a_log_is_handed_out_as_text(disk: Any, turn: Events, compressed: bool) -> None:
     plain = disk.fill("plain", turn).read_text(encoding="utf-8")
     disk.fill("s/1", turn, compressed=compressed)
     backend = disk.open()
@@ -214,7 +203,7 @@ def test_a_log_is_handed_out_as_text(disk: Disk, turn: Events, compressed: bool)
     assert backend.read_raw("absent") is None
 
 
-def test_a_place_is_told_without_looking(disk: Disk) -> None:
+def test_a_place_is_told_without_looking(disk: Any) -> None:
     assert disk.open().locate(HEADER) == str(disk.root / "--w--" / "s" / "session.jsonl")
     assert disk.open(compressed=True).locate(HEADER) == str(
         disk.root / "--w--" / "s" / "session.jsonl.zst"
@@ -222,7 +211,7 @@ def test_a_place_is_told_without_looking(disk: Disk) -> None:
     assert not disk.root.exists()
 
 
-def test_a_session_in_two_places_is_refused_and_shown_twice(disk: Disk, turn: Events) -> None:
+def test_a_session_in_two_places_is_refused_and_shown_twice(disk: Any, turn: Events) -> None:
     # case: JL-12
     path = disk.fill("s", turn)
     other = disk.root / "--elsewhere--" / "s" / "session.jsonl"
@@ -235,7 +224,7 @@ def test_a_session_in_two_places_is_refused_and_shown_twice(disk: Disk, turn: Ev
     assert [item.header.id for item in disk.open().list(False)] == ["s", "s"]
 
 
-def test_a_root_that_is_a_file_is_told(disk: Disk, turn: Events) -> None:
+def test_a_root_that_is_a_file_is_told(disk: Any, turn: Events) -> None:
     # case: JL-12
     disk.root.write_bytes(b"")
     backend = disk.open()
@@ -250,7 +239,7 @@ def test_a_root_that_is_a_file_is_told(disk: Disk, turn: Events) -> None:
         assert str(disk.root) in str(caught.value)
 
 
-def test_a_long_title_and_header_are_read(disk: Disk) -> None:
+def test_a_long_title_and_header_are_read(disk: Any) -> None:
     # case: JL-12
     log = (SessionEvent(0, 1, UserMessage((TextBlock("x" * 20_000),), UserSource())),)
     disk.fill("s", log, cwd="/" + "w" * 20_000)

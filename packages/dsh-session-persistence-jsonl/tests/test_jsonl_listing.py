@@ -6,13 +6,13 @@ import os
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
 from dsh.session import Session, SessionEvent, SessionHeader, UnknownData
 from dsh.session.testing import write_turn
-from dsh.session_persistence import SessionSnapshot, StoredLog, SummaryFold, summarize
+from dsh.session_persistence import SessionSnapshot, SummaryFold, summarize
 from dsh.session_persistence_jsonl import JsonlBackend
 
 Events = tuple[SessionEvent, ...]
@@ -22,16 +22,7 @@ FULL = SessionHeader(
 )  # fmt: skip
 
 
-class Disk(Protocol):
-    root: Path
-
-    def open(self, **options: Any) -> JsonlBackend: ...
-    def fill(self, session_id: str, *batches: Events, **options: Any) -> Path: ...
-    def read(self, session_id: str = "s") -> StoredLog: ...
-    def close(self) -> None: ...
-
-
-def shown(disk: Disk, archived: bool = False) -> dict[str, SessionSnapshot]:
+def shown(disk: Any, archived: bool = False) -> dict[str, SessionSnapshot]:
     """List in a process of its own."""
     backend = JsonlBackend(disk.root)
     try:
@@ -40,7 +31,7 @@ def shown(disk: Disk, archived: bool = False) -> dict[str, SessionSnapshot]:
         backend.close()
 
 
-def true_of(disk: Disk, listed: dict[str, SessionSnapshot]) -> None:
+def true_of(disk: Any, listed: dict[str, SessionSnapshot]) -> None:
     """Check each line of a listing against its log."""
     for session_id, item in listed.items():
         stored = disk.read(session_id)
@@ -53,7 +44,7 @@ def true_of(disk: Disk, listed: dict[str, SessionSnapshot]) -> None:
 
 
 @pytest.fixture
-def filled(disk: Disk, turn: Events, two_turns: Events, open_turn: Events) -> Disk:
+def filled(disk: Any, turn: Events, two_turns: Events, open_turn: Events) -> Any:
     disk.fill("one", turn)
     disk.fill("two", two_turns, cwd=None)
     disk.fill("open", open_turn, compressed=True)
@@ -61,7 +52,7 @@ def filled(disk: Disk, turn: Events, two_turns: Events, open_turn: Events) -> Di
     return disk
 
 
-def test_a_listing_tells_what_the_logs_come_to(filled: Disk) -> None:
+def test_a_listing_tells_what_the_logs_come_to(filled: Any) -> None:
     listed = shown(filled)
     assert set(listed) == {"one", "two", "open"}
     assert [listed[name].summary.turns for name in ("one", "two", "open")] == [1, 2, 2]
@@ -69,7 +60,7 @@ def test_a_listing_tells_what_the_logs_come_to(filled: Disk) -> None:
     true_of(filled, listed)
 
 
-def test_every_field_of_a_header_is_kept(disk: Disk, turn: Events) -> None:
+def test_every_field_of_a_header_is_kept(disk: Any, turn: Events) -> None:
     backend = disk.open()
     backend.write(FULL, turn, summarize(turn))
     backend.close()
@@ -77,7 +68,7 @@ def test_every_field_of_a_header_is_kept(disk: Disk, turn: Events) -> None:
         assert shown(disk)["s"].header == FULL
 
 
-def test_the_index_is_used(filled: Disk) -> None:
+def test_the_index_is_used(filled: Any) -> None:
     # case: JL-17
     expected = shown(filled)
     for path in filled.root.rglob("session.jsonl*"):
@@ -90,7 +81,7 @@ def test_the_index_is_used(filled: Disk) -> None:
 @pytest.mark.parametrize(
     "harm", ["missing", "empty", "garbage", "cut", "flipped", "locked", "old", "odd"]
 )
-def test_a_harmed_index_changes_nothing(filled: Disk, harm: str) -> None:
+def test_a_harmed_index_changes_nothing(filled: Any, harm: str) -> None:
     path = filled.root / "index.sqlite"
     expected = shown(filled)
     db: sqlite3.Connection | None = None
@@ -126,13 +117,13 @@ def test_a_harmed_index_changes_nothing(filled: Disk, harm: str) -> None:
     db.close()
 
 
-def test_a_folder_in_the_place_of_the_index_changes_nothing(disk: Disk, turn: Events) -> None:
+def test_a_folder_in_the_place_of_the_index_changes_nothing(disk: Any, turn: Events) -> None:
     (disk.root / "index.sqlite").mkdir(parents=True)
     disk.fill("s", turn)
     true_of(disk, shown(disk))
 
 
-def test_what_others_wrote_is_seen(filled: Disk, turn: Events) -> None:
+def test_what_others_wrote_is_seen(filled: Any, turn: Events) -> None:
     watcher = filled.open()
     assert {item.summary.turns for item in watcher.list(False)} == {1, 2}
     session = Session("one", turn)
@@ -149,7 +140,7 @@ def test_what_others_wrote_is_seen(filled: Disk, turn: Events) -> None:
     true_of(filled, {item.header.id: item for item in watcher.list(False)})
 
 
-def test_an_open_turn_reaches_the_index_when_the_store_lets_go(disk: Disk, turn: Events) -> None:
+def test_an_open_turn_reaches_the_index_when_the_store_lets_go(disk: Any, turn: Events) -> None:
     backend = disk.open()
     header = SessionHeader(id="s", created_at=1)
     backend.write(header, turn[:4], summarize(turn[:4]))
@@ -161,7 +152,7 @@ def test_an_open_turn_reaches_the_index_when_the_store_lets_go(disk: Disk, turn:
     db.close()
 
 
-def test_what_is_gone_leaves_the_index(filled: Disk) -> None:
+def test_what_is_gone_leaves_the_index(filled: Any) -> None:
     path = next(filled.root.glob("--w--/one"))
     for item in path.iterdir():
         item.unlink()
@@ -177,7 +168,7 @@ def test_what_is_gone_leaves_the_index(filled: Disk) -> None:
     db.close()
 
 
-def test_archived_sessions_are_listed_apart(filled: Disk) -> None:
+def test_archived_sessions_are_listed_apart(filled: Any) -> None:
     backend = filled.open()
     backend.acquire("one")
     backend.set_archived("one", True)
@@ -189,7 +180,7 @@ def test_archived_sessions_are_listed_apart(filled: Disk) -> None:
     assert set(shown(filled)) == {"two", "open"}
 
 
-def test_what_is_no_session_is_left_out(filled: Disk) -> None:
+def test_what_is_no_session_is_left_out(filled: Any) -> None:
     # case: JL-12
     (filled.root / "stray").mkdir()
     (filled.root / "--file--").write_bytes(b"")
@@ -206,7 +197,7 @@ def test_what_is_no_session_is_left_out(filled: Disk) -> None:
         assert {item.header.id for item in backend.list(False)} == {"one", "two", "open"}
 
 
-def test_a_damaged_session_is_listed_with_what_can_be_read(filled: Disk) -> None:
+def test_a_damaged_session_is_listed_with_what_can_be_read(filled: Any) -> None:
     path = next(filled.root.glob("--w--/one/session.jsonl"))
     data = bytearray(path.read_bytes())
     data[-30] ^= 1
@@ -216,7 +207,7 @@ def test_a_damaged_session_is_listed_with_what_can_be_read(filled: Disk) -> None
     assert listed["one"].summary.ended is None
 
 
-def test_times_and_sizes_decide(filled: Disk, turn: Events) -> None:
+def test_times_and_sizes_decide(filled: Any, turn: Events) -> None:
     path = next(filled.root.glob("--w--/one/session.jsonl"))
     before = shown(filled)["one"]
     os.utime(path, ns=(1, 1))

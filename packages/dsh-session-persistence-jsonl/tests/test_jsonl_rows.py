@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -31,19 +31,11 @@ from dsh.session import (
     SessionHeader,
     encode_event,
 )
-from dsh.session_persistence import SessionCorrupt, SessionSummary, StoredLog
+from dsh.session_persistence import SessionCorrupt, SessionSummary
 from dsh.session_persistence_jsonl import JsonlBackend
 from dsh.session_persistence_jsonl._pack import Packer
 
 Events = tuple[SessionEvent, ...]
-
-
-class Disk(Protocol):
-    root: Path
-
-    def open(self, **options: Any) -> JsonlBackend: ...
-    def fill(self, session_id: str, *batches: Events, **options: Any) -> Path: ...
-    def read(self, session_id: str = "s") -> StoredLog: ...
 
 
 def chunks(*deltas: Any, start: int = 0, gap: int = 7) -> Events:
@@ -153,14 +145,14 @@ def test_any_log_comes_back(logs: st.SearchStrategy[Events], data: st.DataObject
         assert stored.rest is None
 
 
-def test_without_packing_there_is_one_event_a_line(disk: Disk, two_turns: Events) -> None:
+def test_without_packing_there_is_one_event_a_line(disk: Any, two_turns: Events) -> None:
     # case: JL-16
     path = disk.fill("s", two_turns[:9], two_turns[9:], packed=False)
     lines = path.read_bytes().split(b"\n")
     assert [line[:-18] + b"}" for line in lines[1:-1]] == [encode_event(e) for e in two_turns]
 
 
-def test_packed_and_plain_lines_may_stand_in_one_file(disk: Disk) -> None:
+def test_packed_and_plain_lines_may_stand_in_one_file(disk: Any) -> None:
     # case: JL-15
     log = chunks(*[TextDelta(0, "abc")] * 12)
     disk.fill("s", log[:6], packed=False)
@@ -200,7 +192,7 @@ LINE: dict[str, Any] = {
     ids=lambda change: json.dumps(change)[:60],
 )
 def test_a_malformed_row_is_damage(
-    disk: Disk, sealed: Callable[[object], bytes], turn: Events, change: dict[str, Any]
+    disk: Any, sealed: Callable[[object], bytes], turn: Events, change: dict[str, Any]
 ) -> None:
     # case: JL-15
     path = disk.fill("s", turn)
@@ -216,7 +208,7 @@ def test_a_malformed_row_is_damage(
 
 
 def test_a_gap_inside_a_row_drops_all_of_it(
-    disk: Disk, sealed: Callable[[object], bytes], turn: Events
+    disk: Any, sealed: Callable[[object], bytes], turn: Events
 ) -> None:
     # case: JL-15
     path = disk.fill("s", turn)
@@ -227,7 +219,7 @@ def test_a_gap_inside_a_row_drops_all_of_it(
 
 
 def test_numbers_cannot_be_blown_up(
-    disk: Disk, sealed: Callable[[object], bytes], turn: Events
+    disk: Any, sealed: Callable[[object], bytes], turn: Events
 ) -> None:
     path = disk.fill("s", turn)
     bomb = rows(chunks(*[TextDelta(0, "")] * 16_384))[0]["data"]
@@ -247,7 +239,7 @@ def test_numbers_cannot_be_blown_up(
     assert disk.read("t").events == turn
 
 
-def test_a_long_answer_takes_little_more_than_its_text(disk: Disk) -> None:
+def test_a_long_answer_takes_little_more_than_its_text(disk: Any) -> None:
     text = [f"{number:x}" for number in range(1000, 9000)]
     log = chunks(*(TextDelta(0, piece) for piece in text), gap=20)
     size = disk.fill("s", log).stat().st_size

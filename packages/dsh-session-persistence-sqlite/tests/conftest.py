@@ -12,7 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from dsh.session import SessionEvent, SessionHeader
+from dsh.session import (
+    MessageTrigger,
+    Session,
+    SessionEvent,
+    SessionHeader,
+    StepStart,
+    TurnStart,
+    UserSource,
+)
 from dsh.session.testing import worked_turn
 from dsh.session_persistence import summarize
 from dsh.session_persistence_sqlite import SqliteBackend
@@ -60,6 +68,10 @@ class Bench:
         with self.sql() as connection:
             return connection.execute(statement, values).fetchall()
 
+    def damage(self, seq: int, change: str = "data = data || ' '") -> None:
+        """Change a row of the session `s` from outside."""
+        self.run(f"UPDATE events SET {change} WHERE session_id = 's' AND seq = {seq}")
+
     def bytes(self) -> dict[str, bytes]:
         """Return every file of the folder; SQLite's shared index left out."""
         return {
@@ -89,6 +101,15 @@ def make_header() -> Callable[[str], SessionHeader]:
 def log() -> tuple[SessionEvent, ...]:
     """A log of one complete turn."""
     return LOG
+
+
+@pytest.fixture
+def open_turn() -> tuple[SessionEvent, ...]:
+    """The log, and a second turn that breaks off two events behind it."""
+    session = Session("open", LOG)
+    session.append(TurnStart(2, MessageTrigger(UserSource())))
+    session.append(StepStart(2, 1))
+    return session.events[:]
 
 
 @pytest.fixture

@@ -11,16 +11,12 @@ import pytest
 from dsh.session import (
     APPEND,
     ContextMessage,
-    MessageTrigger,
     PluginSource,
     Replace,
     Session,
     SessionEvent,
     SessionHeader,
-    StepStart,
-    TurnStart,
     UnknownData,
-    UserSource,
 )
 from dsh.session.testing import worked_turn, write_turn
 from dsh.session_persistence import (
@@ -33,31 +29,15 @@ from dsh.session_persistence import (
     summarize,
 )
 
-LOG: Final = worked_turn()
-END: Final = len(LOG)
-
-
-def open_turn() -> tuple[SessionEvent, ...]:
-    """Return a log that breaks off in its second turn, two events behind the first."""
-    session = Session("open", LOG)
-    session.append(TurnStart(2, MessageTrigger(UserSource())))
-    session.append(StepStart(2, 1))
-    return session.events[:]
-
-
-OPEN: Final = open_turn()
-
-
-def damage_row(bench: Any, seq: int, change: str = "data = data || ' '") -> None:
-    bench.run(f"UPDATE events SET {change} WHERE session_id = 's' AND seq = {seq}")
+END: Final = len(worked_turn())
 
 
 # --- writing ------------------------------------------------------------------------------
 
 
-def test_every_column_comes_back(bench: Any, make_header: Any) -> None:
-    log = (
-        *LOG[:2],
+def test_every_column_comes_back(bench: Any, make_header: Any, log: Any) -> None:
+    stored = (
+        *log[:2],
         SessionEvent(2, 5, UnknownData("far/away", {"a": "\\u0000\u2028ü"}, ignorable=True)),
         SessionEvent(3, 6, UnknownData("far/away", {"deep": [[], {}]})),
     )
@@ -72,10 +52,10 @@ def test_every_column_comes_back(bench: Any, make_header: Any) -> None:
         delegation_depth=2,
         agent_preset="calm",
     )
-    backend.write(full, log, summarize(log))
+    backend.write(full, stored, summarize(stored))
     bench.close()
     read = bench.backend().read("s")
-    assert (read.header, read.events, read.rest) == (full, log, None)
+    assert (read.header, read.events, read.rest) == (full, stored, None)
     rows = bench.run("SELECT seq, type, time, ignorable FROM events ORDER BY seq")
     assert rows[2:] == [(2, "far/away", 5, 1), (3, "far/away", 6, None)]
 
@@ -95,42 +75,42 @@ def test_surface_columns_are_readable_text(bench: Any, make_header: Any) -> None
     assert json.loads(row[1]) == [first.seq]
 
 
-def test_a_stale_batch_is_refused(bench: Any, make_header: Any) -> None:
+def test_a_stale_batch_is_refused(bench: Any, make_header: Any, log: Any) -> None:
     # case: SQ-05
     one, other = bench.backend(), bench.backend()
-    one.write(make_header("s"), LOG[:5], summarize(LOG[:5]))
+    one.write(make_header("s"), log[:5], summarize(log[:5]))
     one.release("s")
     other.acquire("s")
-    other.write(make_header("s"), LOG[5:8], summarize(LOG[:8]))
+    other.write(make_header("s"), log[5:8], summarize(log[:8]))
     other.release("s")
     one.acquire("s")
     for start in (5, 6, 9):
         with pytest.raises(AppendRefused, match="has 8 events now") as caught:
-            one.write(make_header("s"), LOG[start:], summarize(LOG))
+            one.write(make_header("s"), log[start:], summarize(log))
         assert caught.value.code == AppendRefused.NOT_CONTIGUOUS
     with pytest.raises(StoredSessionExists):
-        one.write(make_header("s"), LOG, summarize(LOG))
-    assert one.read("s").events == LOG[:8]
+        one.write(make_header("s"), log, summarize(log))
+    assert one.read("s").events == log[:8]
 
 
-def test_a_stale_repair_is_refused(bench: Any, make_header: Any) -> None:
+def test_a_stale_repair_is_refused(bench: Any, make_header: Any, open_turn: Any) -> None:
     # case: SQ-05
-    bench.filled(OPEN)
-    damage_row(bench, END + 1)
+    bench.filled(open_turn)
+    bench.damage(END + 1)
     one, other = bench.backend(), bench.backend()
     one.acquire("s")
     stale = one.read("s")
     assert stale.rest is not None
     one.cut(one.read("s"))
-    one.write(make_header("s"), OPEN[END + 1 :], summarize(OPEN))
+    one.write(make_header("s"), open_turn[END + 1 :], summarize(open_turn))
     with pytest.raises(AppendRefused, match="has changed"):
         other.cut(stale)
-    assert other.read("s").events == OPEN
+    assert other.read("s").events == open_turn
 
 
-def test_rows_in_the_way_are_not_overwritten(bench: Any, make_header: Any) -> None:
+def test_rows_in_the_way_are_not_overwritten(bench: Any, make_header: Any, log: Any) -> None:
     # case: SQ-05
-    bench.filled(LOG[:5])
+    bench.filled(log[:5])
     bench.run(
         "INSERT INTO events SELECT session_id, 6, type, time, data, NULL, NULL, NULL, 0 "
         "FROM events WHERE seq = 0"
@@ -138,41 +118,43 @@ def test_rows_in_the_way_are_not_overwritten(bench: Any, make_header: Any) -> No
     backend = bench.backend()
     backend.acquire("s")
     with pytest.raises(AppendRefused, match="has rows already"):
-        backend.write(make_header("s"), LOG[5:], summarize(LOG))
+        backend.write(make_header("s"), log[5:], summarize(log))
     assert bench.run("SELECT MAX(seq), COUNT(*) FROM events") == [(6, 6)]
 
 
-def test_a_write_that_fails_lets_go_of_a_new_session(bench: Any, make_header: Any) -> None:
+def test_a_write_that_fails_lets_go_of_a_new_session(
+    bench: Any, make_header: Any, log: Any
+) -> None:
     one, other = bench.backend(busy_s=0.05), bench.backend()
     with bench.sql() as blocker:
         blocker.execute("BEGIN IMMEDIATE")
         with pytest.raises(PersistenceError):
-            one.write(make_header("s"), LOG, summarize(LOG))
+            one.write(make_header("s"), log, summarize(log))
         blocker.execute("COMMIT")
-    other.write(make_header("s"), LOG, summarize(LOG))
-    assert other.read("s").events == LOG
+    other.write(make_header("s"), log, summarize(log))
+    assert other.read("s").events == log
 
 
 # --- revisions, seeking, removing ---------------------------------------------------------
 
 
 def test_revisions_tell_stores_and_sessions_apart(
-    bench: Any, tmp_path: Path, make_header: Any
+    bench: Any, tmp_path: Path, make_header: Any, log: Any
 ) -> None:
     # case: SQ-10
     backend = bench.backend()
-    backend.write(make_header("s"), LOG, summarize(LOG))
+    backend.write(make_header("s"), log, summarize(log))
     first = backend.revision("s")
     assert backend.revision("absent") is None
     backend.remove("s")
     assert backend.revision("s") is None
-    backend.write(make_header("s"), LOG, summarize(LOG))
+    backend.write(make_header("s"), log, summarize(log))
     again = backend.revision("s")
     backend.set_archived("s", True)
     assert backend.revision("s") == again == backend.read("s").revision
     bench.file = tmp_path / "other.sqlite"
     elsewhere = bench.backend()
-    elsewhere.write(make_header("s"), LOG, summarize(LOG))
+    elsewhere.write(make_header("s"), log, summarize(log))
     assert len({first, again, elsewhere.revision("s")}) == 3
 
 
@@ -195,12 +177,12 @@ def test_a_listing_is_one_look_at_the_sessions(bench: Any, make_header: Any) -> 
     assert [item.header.id for item in backend.list(True)] == ["s3"]
 
 
-def test_reading_from_a_place_looks_at_nothing_before_it(bench: Any) -> None:
-    bench.filled(OPEN)
-    damage_row(bench, 2)
+def test_reading_from_a_place_looks_at_nothing_before_it(bench: Any, open_turn: Any) -> None:
+    bench.filled(open_turn)
+    bench.damage(2)
     backend = bench.backend()
-    assert backend.read_from("s", 3) == OPEN[3:]
-    assert backend.read_from("s", len(OPEN)) == ()
+    assert backend.read_from("s", 3) == open_turn[3:]
+    assert backend.read_from("s", len(open_turn)) == ()
     assert backend.read_from("s", 10**6) == ()
     with pytest.raises(SessionCorrupt, match="seq 2"):
         backend.read_from("s", 2)
@@ -208,12 +190,12 @@ def test_reading_from_a_place_looks_at_nothing_before_it(bench: Any) -> None:
         backend.read_from("absent", 10**6)
 
 
-def test_removing_takes_every_row_and_the_text(bench: Any, make_header: Any) -> None:
+def test_removing_takes_every_row_and_the_text(bench: Any, make_header: Any, log: Any) -> None:
     # case: SQ-06
     secret = worked_turn("only-for-me " * 500)
     backend = bench.backend()
     backend.write(make_header("s"), secret, summarize(secret))
-    backend.write(make_header("t"), LOG, summarize(LOG))
+    backend.write(make_header("t"), log, summarize(log))
     backend.remove("s")
     assert bench.run("SELECT DISTINCT session_id FROM events") == [("t",)]
     kept = b"".join(bench.bytes().values())

@@ -13,12 +13,24 @@ import anyio.to_thread
 import pytest
 
 from dsh.core import App, Failure, Mount
-from dsh.session import MessageTrigger, Session, SessionMeta, SessionStore, TurnStart, UserSource
+from dsh.session import (
+    MessageTrigger,
+    Session,
+    SessionEvent,
+    SessionHeader,
+    SessionMeta,
+    SessionStore,
+    TurnStart,
+    UserSource,
+)
+from dsh.session.testing import worked_turn
 from dsh.session_persistence import SessionPersistence
 from dsh.session_persistence.testing import MemoryDisk, MemoryPersistence
 
 PATIENCE_S: Final = 20.0
 """Seconds after which a thread that is held goes on, so that a failing test ends."""
+
+LOG: Final = worked_turn()
 
 
 class Gate:
@@ -111,6 +123,15 @@ class Bench:
             raise
         return session, entry.dispose_nowait
 
+    def header(self, id: str = "s") -> SessionHeader:
+        """Return the header that `fill` stores."""
+        return SessionHeader(id=id, created_at=5)
+
+    async def fill(self, id: str = "s") -> None:
+        """Store `log` for a session that is not live."""
+        await self.store.create(self.header(id))
+        await self.store.append(id, LOG)
+
     async def still(self) -> None:
         """Wait until the background has done what it was woken for."""
         while True:
@@ -140,6 +161,12 @@ async def opened(
 def open_bench() -> Any:
     """`async with open_bench(disk, **config) as bench`."""
     return opened
+
+
+@pytest.fixture
+def log() -> tuple[SessionEvent, ...]:
+    """A complete turn."""
+    return LOG
 
 
 @pytest.fixture

@@ -12,31 +12,18 @@ import pytest
 from dsh.core import Plugin, on
 from dsh.session import (
     SessionEvent,
-    SessionHeader,
     SessionMeta,
     UnknownData,
 )
 from dsh.session.errors import SessionStoreError
 from dsh.session.events import SessionCreated
-from dsh.session.testing import types_of, worked_turn, write_turn
+from dsh.session.testing import types_of, write_turn
 from dsh.session_persistence import (
     PersistenceError,
     SessionInUse,
     StoredSessionExists,
 )
 from dsh.session_persistence.testing import MemoryDisk
-
-LOG = worked_turn()
-
-
-def header(id: str = "s", **fields: Any) -> SessionHeader:
-    return SessionHeader(id=id, created_at=5, **fields)
-
-
-async def fill(bench: Any, id: str = "s", events: tuple[SessionEvent, ...] = LOG) -> None:
-    await bench.store.create(header(id))
-    await bench.store.append(id, events)
-
 
 # --- one id after another ------------------------------------------------------------------------
 
@@ -76,13 +63,13 @@ async def test_a_foreign_object_announced_with_a_live_id_is_refused(open_bench: 
         assert bench.disk.events("s") == session.events[:]
 
 
-async def test_an_empty_session_frees_its_id(open_bench: Any) -> None:
+async def test_an_empty_session_frees_its_id(open_bench: Any, log: Any) -> None:
     async with open_bench() as bench:
         for _ in range(3):
             _, end = bench.passing()
             end()
-        await fill(bench)
-        assert bench.disk.events("s") == LOG
+        await bench.fill()
+        assert bench.disk.events("s") == log
 
 
 @pytest.mark.parametrize("seeded", [True, False])
@@ -216,7 +203,7 @@ async def test_a_session_that_another_listener_refuses_is_let_go(open_bench: Any
             raise RuntimeError("not today")
 
     async with open_bench() as bench:
-        await fill(bench)
+        await bench.fill()
         loaded = await bench.store.load("s")
         await bench.app.mount(Refuses).settled()
         with pytest.raises(RuntimeError, match="not today"):
@@ -287,24 +274,26 @@ async def test_a_session_that_another_process_has_is_in_use(open_bench: Any) -> 
         assert disk.events("s") == again.events[:]
 
 
-async def test_a_log_that_went_on_since_it_was_loaded_is_not_overwritten(open_bench: Any) -> None:
+async def test_a_log_that_went_on_since_it_was_loaded_is_not_overwritten(
+    open_bench: Any, log: Any
+) -> None:
     disk = MemoryDisk()
     async with open_bench(disk) as one, open_bench(disk) as other:
-        await fill(one)
+        await one.fill()
         loaded = await one.store.load("s")
-        event = SessionEvent(len(LOG), 0, UnknownData("x/y", {}))
+        event = SessionEvent(len(log), 0, UnknownData("x/y", {}))
         await other.store.append("s", [event])
         with pytest.raises(StoredSessionExists):
             one.passing(seed=loaded.events)
-        assert disk.events("s") == (*LOG, event)
+        assert disk.events("s") == (*log, event)
         assert disk.owners == {}
 
 
 @pytest.mark.parametrize("call", ["revision", "acquire", "read"])
-async def test_a_claim_that_fails_holds_nothing(open_bench: Any, call: str) -> None:
+async def test_a_claim_that_fails_holds_nothing(open_bench: Any, call: str, log: Any) -> None:
     disk = MemoryDisk()
     async with open_bench(disk) as bench:
-        await fill(bench)
+        await bench.fill()
         armed = True
 
         def fails(name: str, session_id: str) -> None:
@@ -315,11 +304,11 @@ async def test_a_claim_that_fails_holds_nothing(open_bench: Any, call: str) -> N
         # the seed is not what the store remembers, so that it has to read
         bench.store._keeper._loaded.clear()
         with pytest.raises(PersistenceError, match="'s' could not be read"):
-            bench.passing(seed=LOG)
+            bench.passing(seed=log)
         assert bench.sessions.list() == ()
         assert disk.owners == {}
         armed = False
-        session, _ = bench.passing(seed=LOG)
+        session, _ = bench.passing(seed=log)
         write_turn(session)
         await bench.sessions.flush(session)
         assert disk.events("s") == session.events[:]
@@ -350,41 +339,43 @@ async def test_a_load_that_fails_holds_nothing(open_bench: Any, open_turn: Any, 
         assert disk.owners == {}
 
 
-async def test_an_append_that_was_written_is_no_failure(open_bench: Any) -> None:
+async def test_an_append_that_was_written_is_no_failure(open_bench: Any, log: Any) -> None:
     disk = MemoryDisk()
     async with open_bench(disk) as bench:
-        await bench.store.create(header())
+        await bench.store.create(bench.header())
 
         def fails(name: str, session_id: str) -> None:
             if name == "revision" and disk.writes:
                 raise OSError(5, "broken")
 
         disk.on_call = fails
-        await bench.store.append("s", LOG)
+        await bench.store.append("s", log)
         disk.on_call = None
-        await bench.store.append("s", [SessionEvent(len(LOG), 0, UnknownData("x/y", {}))])
-        assert len(disk.events("s")) == len(LOG) + 1
+        await bench.store.append("s", [SessionEvent(len(log), 0, UnknownData("x/y", {}))])
+        assert len(disk.events("s")) == len(log) + 1
 
 
-async def test_a_resumed_session_keeps_the_header_it_is_stored_with(open_bench: Any) -> None:
+async def test_a_resumed_session_keeps_the_header_it_is_stored_with(
+    open_bench: Any, log: Any
+) -> None:
     # case: PS-22
     async with open_bench() as bench:
-        await fill(bench)
-        session, _ = bench.passing(seed=LOG, meta=SessionMeta(created_at=9))
+        await bench.fill()
+        session, _ = bench.passing(seed=log, meta=SessionMeta(created_at=9))
         write_turn(session)
         await bench.sessions.flush(session)
-        assert (await bench.store.load("s")).header == header()
+        assert (await bench.store.load("s")).header == bench.header()
         (shown,) = await bench.store.list_snapshots()
-        assert shown.header == header()
+        assert shown.header == bench.header()
         assert (shown.summary.turns, shown.summary.events) == (2, session.seq)
 
 
 async def test_a_reserved_id_is_free_for_a_live_session(open_bench: Any) -> None:
     async with open_bench() as bench:
-        await bench.store.create(header())
+        await bench.store.create(bench.header())
         session = bench.live()
         with pytest.raises(StoredSessionExists):
-            await bench.store.create(header())
+            await bench.store.create(bench.header())
         write_turn(session)
         await bench.sessions.flush(session)
         assert bench.disk.events("s") == session.events[:]

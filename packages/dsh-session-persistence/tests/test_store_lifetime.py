@@ -11,14 +11,12 @@ import pytest
 
 from dsh.core import App, Plugin, on
 from dsh.session import (
-    SessionEvent,
-    SessionHeader,
     SessionStore,
     StepStart,
     UnknownData,
 )
 from dsh.session.events import SessionFlush
-from dsh.session.testing import types_of, worked_turn, write_turn
+from dsh.session.testing import types_of, write_turn
 from dsh.session_persistence import (
     AppendRefused,
     PersistenceError,
@@ -27,18 +25,6 @@ from dsh.session_persistence import (
     StoredSessionExists,
 )
 from dsh.session_persistence.testing import MemoryDisk, MemoryPersistence
-
-LOG = worked_turn()
-
-
-def header(id: str = "s", **fields: Any) -> SessionHeader:
-    return SessionHeader(id=id, created_at=5, **fields)
-
-
-async def fill(bench: Any, id: str = "s", events: tuple[SessionEvent, ...] = LOG) -> None:
-    await bench.store.create(header(id))
-    await bench.store.append(id, events)
-
 
 # --- the store comes and goes --------------------------------------------------------------------
 
@@ -112,14 +98,14 @@ async def test_a_flush_while_the_store_starts_is_kept(
 
 @pytest.mark.parametrize("call", ["revision", "acquire", "read"])
 async def test_a_session_that_goes_while_it_is_taken_up_is_written_and_let_go(
-    open_bench: Any, gate_of: Any, call: str
+    open_bench: Any, gate_of: Any, call: str, log: Any
 ) -> None:
     disk = MemoryDisk()
     async with open_bench(disk) as before:
-        await fill(before)
+        await before.fill()
     gate = gate_of(disk)
     async with open_bench(disk, store=False) as bench:
-        session, end = bench.passing(seed=LOG)
+        session, end = bench.passing(seed=log)
         write_turn(session)
         gate.hold(call)
         async with anyio.create_task_group() as tasks:
@@ -231,10 +217,10 @@ async def test_a_flush_that_meets_the_end_of_the_store_tells_the_truth(
 
 async def test_a_closed_store_says_so(open_bench: Any) -> None:
     async with open_bench() as bench:
-        await fill(bench)
+        await bench.fill()
         store = bench.store
         await bench.mount.dispose()
-        for step in (store.load("s"), store.list(), store.create(header("t"))):
+        for step in (store.load("s"), store.list(), store.create(bench.header("t"))):
             with pytest.raises(PersistenceError, match="the store is closed"):
                 await step
         assert bench.failures == []
@@ -401,4 +387,4 @@ async def test_a_session_that_could_not_be_stored_is_refused_at_once(
         assert caught.value.code == AppendRefused.MALFORMED_HEADER
         assert bench.sessions.list() == ()
         with pytest.raises(AppendRefused):
-            await bench.store.create(header(id))
+            await bench.store.create(bench.header(id))

@@ -13,10 +13,9 @@ import pytest
 
 from dsh.session import (
     SessionEvent,
-    SessionHeader,
     UnknownData,
 )
-from dsh.session.testing import types_of, worked_turn, write_turn
+from dsh.session.testing import types_of, write_turn
 from dsh.session_persistence import (
     PersistenceError,
     SessionInUse,
@@ -26,30 +25,18 @@ from dsh.session_persistence import (
 )
 from dsh.session_persistence.testing import MemoryDisk
 
-LOG = worked_turn()
-
-
-def header(id: str = "s", **fields: Any) -> SessionHeader:
-    return SessionHeader(id=id, created_at=5, **fields)
-
-
-async def fill(bench: Any, id: str = "s", events: tuple[SessionEvent, ...] = LOG) -> None:
-    await bench.store.create(header(id))
-    await bench.store.append(id, events)
-
-
 # --- races with calls from outside ---------------------------------------------------------------
 
 
 async def test_a_session_that_becomes_live_before_a_load_runs_is_seen(
-    open_bench: Any, gate_of: Any, open_turn: Any
+    open_bench: Any, gate_of: Any, open_turn: Any, log: Any
 ) -> None:
     # case: PS-28
     disk = MemoryDisk()
     gate = gate_of(disk)
     refused: list[SessionInUse] = []
     async with open_bench(disk) as bench:
-        await fill(bench)
+        await bench.fill()
 
         async def load() -> None:
             try:
@@ -64,7 +51,7 @@ async def test_a_session_that_becomes_live_before_a_load_runs_is_seen(
             tasks.start_soon(load)
             await anyio.wait_all_tasks_blocked()
             threading.Thread(target=gate.let_go).start()
-            bench.passing(seed=LOG)
+            bench.passing(seed=log)
             session = bench.sessions.get("s")
             open_turn(session)
         session = bench.sessions.get("s")
@@ -75,14 +62,14 @@ async def test_a_session_that_becomes_live_before_a_load_runs_is_seen(
 
 
 async def test_a_session_that_becomes_live_before_an_append_runs_is_left_alone(
-    open_bench: Any, gate_of: Any
+    open_bench: Any, gate_of: Any, log: Any
 ) -> None:
     disk = MemoryDisk()
     gate = gate_of(disk)
     async with open_bench(disk) as bench:
-        await bench.store.create(header("new"))
-        await fill(bench, "old")
-        event = SessionEvent(len(LOG), 0, UnknownData("x/y", {}))
+        await bench.store.create(bench.header("new"))
+        await bench.fill("old")
+        event = SessionEvent(len(log), 0, UnknownData("x/y", {}))
         failed: list[type[Exception]] = []
 
         async def append(id: str, batch: tuple[SessionEvent, ...]) -> None:
@@ -96,10 +83,10 @@ async def test_a_session_that_becomes_live_before_an_append_runs_is_left_alone(
             tasks.start_soon(bench.store.list)
             await gate.reached()
             tasks.start_soon(append, "old", (event,))
-            tasks.start_soon(append, "new", LOG)
+            tasks.start_soon(append, "new", log)
             await anyio.wait_all_tasks_blocked()
             threading.Thread(target=gate.let_go).start()
-            bench.passing("old", seed=LOG)
+            bench.passing("old", seed=log)
             bench.passing("new")
         assert failed == [SessionInUse, SessionInUse]
         for session in bench.sessions.list():
@@ -226,28 +213,28 @@ async def test_a_flush_that_is_cancelled_has_written(open_bench: Any, gate_of: A
 
 
 async def test_a_call_that_is_cancelled_while_it_waits_does_nothing(
-    open_bench: Any, gate_of: Any
+    open_bench: Any, gate_of: Any, log: Any
 ) -> None:
     disk = MemoryDisk()
     gate = gate_of(disk)
     async with open_bench(disk) as bench:
-        await fill(bench)
-        await bench.store.create(header("new"))
+        await bench.fill()
+        await bench.store.create(bench.header("new"))
         gate.hold("list")
         async with anyio.create_task_group() as outer:
             outer.start_soon(bench.store.list)
             await gate.reached()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(bench.store.load, "s")
-                tasks.start_soon(bench.store.append, "new", LOG)
+                tasks.start_soon(bench.store.append, "new", log)
                 tasks.start_soon(bench.store.remove, "s")
                 await anyio.wait_all_tasks_blocked()
                 tasks.cancel_scope.cancel()
             gate.let_go()
-        assert disk.events("s") == LOG
+        assert disk.events("s") == log
         assert disk.events("new") == ()
-        await bench.store.append("new", LOG)
-        assert disk.events("new") == LOG
+        await bench.store.append("new", log)
+        assert disk.events("new") == log
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -277,13 +264,13 @@ async def test_a_task_that_asyncio_cancels_parts_nothing(
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_an_append_that_asyncio_cancels_leaves_a_live_session_alone(
-    open_bench: Any, gate_of: Any
+    open_bench: Any, gate_of: Any, log: Any
 ) -> None:
     disk = MemoryDisk()
     gate = gate_of(disk)
     async with open_bench(disk) as bench:
-        await fill(bench)
-        event = SessionEvent(len(LOG), 0, UnknownData("x/y", {}))
+        await bench.fill()
+        event = SessionEvent(len(log), 0, UnknownData("x/y", {}))
         gate.hold("write")
         task = asyncio.get_running_loop().create_task(bench.store.append("s", [event]))
         await gate.reached()
@@ -292,8 +279,8 @@ async def test_an_append_that_asyncio_cancels_leaves_a_live_session_alone(
             await task
         threading.Thread(target=gate.let_go).start()
         with pytest.raises(StoredSessionExists):
-            bench.passing(seed=LOG)
-        session, _ = bench.passing(seed=(*LOG, event))
+            bench.passing(seed=log)
+        session, _ = bench.passing(seed=(*log, event))
         write_turn(session)
         await bench.sessions.flush(session)
         assert disk.events("s") == session.events[:]

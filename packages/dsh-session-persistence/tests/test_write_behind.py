@@ -13,11 +13,9 @@ from trio.testing import MockClock
 from dsh.llm import LlmRequest, StreamChunk, TextDelta
 from dsh.llm.events import LlmStream
 from dsh.session import AssistantChunk, Session, StepStart, UnknownData
-from dsh.session.testing import worked_turn, write_turn
+from dsh.session.testing import write_turn
 from dsh.session_persistence import PersistenceError
 from dsh.session_persistence.testing import MemoryDisk
-
-LOG = worked_turn()
 
 
 @pytest.fixture

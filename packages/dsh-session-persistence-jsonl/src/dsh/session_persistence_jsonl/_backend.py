@@ -150,10 +150,10 @@ class JsonlBackend(Backend):
         log, _ = self._need(session_id)
         content, stat = self._content(log)
         found = self._scan(session_id, log, content)
-        _refuse(found, session_id, log.path)
+        _refuse_newer(found, session_id)
+        if found.damage and (found.committed or not found.events):
+            raise _corrupt(found, session_id)
         if not found.events:
-            if found.damage:
-                raise _corrupt(found, session_id)
             raise StoredSessionNotFound(session_id)
         rest = _rest(found)
         revision = _files.revision_of(stat)
@@ -287,8 +287,8 @@ class JsonlBackend(Backend):
             )
         with telling(file.path, "cut"):
             if content.torn:  # nobody knows what is in the part that is missing
-                raw = _files.read_stable(file.path)[0][content.frames[-1][0] :]
-                _files.keep_aside(file.folder, "cut", file.suffix, raw)
+                start, _ = content.frame_at(rest.good)
+                _files.keep_aside(file.folder, "cut", file.suffix, content.raw[start:])
             elif rest.whole_lines:
                 _files.keep_aside(file.folder, "cut", ".jsonl", content.text[rest.good :])
             _shorten(file, content, rest.good)
@@ -344,6 +344,7 @@ class JsonlBackend(Backend):
         report = _report(found, session_id, log)
         if report.sound:
             return report
+        _refuse_newer(found, session_id)
         if not found.events:
             raise PersistenceError(
                 f"nothing of session {session_id!r} can be saved: no event before the damage",
@@ -351,10 +352,9 @@ class JsonlBackend(Backend):
                 location=str(log.path),
             )
         with telling(log.path, "salvaged"):
-            data, again = _files.read_stable(log.path)
-            if _files.revision_of(again) != _files.revision_of(stat):
+            copy = _files.keep_aside(log.folder, "damaged", log.suffix, content.raw)
+            if _files.revision_of(log.path.stat()) != _files.revision_of(stat):
                 raise AppendRefused(f"session {session_id!r} has changed meanwhile")
-            copy = _files.keep_aside(log.folder, "damaged", log.suffix, data)
             _shorten(log, content, found.good)
         self._tails.pop(session_id, None)
         return replace(report, copy=str(copy))
@@ -422,17 +422,14 @@ def _rest(found: Scan) -> _Rest | None:
     return _Rest(found.good, found.lines_cut) if found.damage or found.torn else None
 
 
-def _refuse(found: Scan, session_id: str, path: Path) -> None:
-    """Raise if something is there that a load must not drop."""
+def _refuse_newer(found: Scan, session_id: str) -> None:
+    """Raise if the first thing that cannot be read is none that may be cut: another version can."""
     if found.unsupported is not None:
-        error = found.unsupported
         raise FormatUnsupported(
-            f"session {session_id!r} cannot be read here: {error.message}",
-            hint=error.hint,
+            f"session {session_id!r} cannot be read here: {found.unsupported.message}",
+            hint=found.unsupported.hint,
             location=found.damage[0].where,
         )
-    if found.damage and found.committed:
-        raise _corrupt(found, session_id)
 
 
 def _corrupt(found: Scan, session_id: str) -> SessionCorrupt:
@@ -457,7 +454,7 @@ def _report(found: Scan, session_id: str, log: LogFile) -> IntegrityReport:
         str(log.path),
         len(found.events),
         tuple(found.damage),
-        torn=found.torn and not found.damage,
+        torn=found.torn,
         interrupted=bool(interrupted_turn_closers(found.events)),
     )
 
@@ -467,9 +464,9 @@ def _shorten(log: LogFile, content: Content, good: int) -> None:
     if not log.compressed:
         _files.truncate(log.path, good)
         return
-    start, before = max(frame for frame in content.frames if frame[1] <= good)
+    start, before = content.frame_at(good)
     if before == good:
         _files.truncate(log.path, start)
         return
-    kept = log.path.read_bytes()[:start]
-    _files.replace(log.path, kept + compress(content.text[before:good], log.path))
+    kept = compress(content.text[before:good], log.path)
+    _files.replace(log.path, content.raw[:start] + kept)

@@ -21,21 +21,25 @@ __all__ = ["Content", "compress", "plain_content", "zstd_content"]
 class Content:
     """What a log file holds."""
 
+    raw: bytes
+    """The bytes of the file."""
     text: bytes
     """The lines, decompressed."""
-    frames: tuple[tuple[int, int], ...] = ()
-    """Of a compressed log: where each frame starts, in the file and in the text."""
+    frames: tuple[tuple[int, int], ...] = ((0, 0),)
+    """Where each frame starts, in the file and in the text; a log that is not compressed is one."""
     torn: bool = False
     """Whether the last frame was never written completely; what could be got of it is there."""
     broken: str | None = None
     """Why the file cannot be decompressed any further."""
-    length: int = 0
-    """Bytes of the file."""
+
+    def frame_at(self, place: int) -> tuple[int, int]:
+        """Return where the last frame starts that begins at a place of the text or before it."""
+        return max(frame for frame in self.frames if frame[1] <= place)
 
 
 def plain_content(data: bytes) -> Content:
     """Return the content of a log that is not compressed."""
-    return Content(data, length=len(data))
+    return Content(data, data)
 
 
 def zstd_content(data: bytes, path: Path) -> Content:
@@ -45,30 +49,48 @@ def zstd_content(data: bytes, path: Path) -> Content:
         FormatUnsupported: Decompression is not installed.
     """
     zstd = _load_zstd(path)
+    written = _written(data)
     texts: list[bytes] = []
     frames: list[tuple[int, int]] = []
     at = size = 0
     torn, broken = False, None
     while at < len(data) and not torn and broken is None:
         frames.append((at, size))
-        length = _marked_length(data[at : at + _MARK_BYTES])
-        if length is None:
-            # cut off, or the file had grown and the machine stopped before it was filled
-            torn = len(data) - at < _MARK_BYTES or not any(data[at : at + _MARK_BYTES])
+        start = at + _MARK_BYTES
+        mark = _read_mark(data[at:start])
+        if mark is None:
+            torn = start > written
             broken = None if torn else "the mark in front of it is damaged"
             break
-        frame = data[at + _MARK_BYTES : at + _MARK_BYTES + length]
-        torn = len(frame) < length or not any(frame)
-        if not torn and crc32(frame) != _marked_sum(data[at : at + _MARK_BYTES]):
-            broken = "its checksum does not fit"
-        text = _decompressed(zstd, frame)
+        length, checksum = mark
+        end = start + length
+        frame = data[start:end]
+        whole = len(frame) == length and crc32(frame) == checksum
+        torn = not whole and end > written
+        text = _decompressed(zstd, data[start:written] if torn else frame)
+        if not torn:
+            if not whole:
+                broken = "its checksum does not fit"
+            elif not text.endswith(b"\n"):
+                broken = "it ends inside a line"
         texts.append(text)
         size += len(text)
-        at += _MARK_BYTES + length
-        if not torn and broken is None and not text.endswith(b"\n"):
-            broken = "it ends inside a line"
-    return Content(b"".join(texts), tuple(frames), torn, broken, len(data))
+        at = end
+    return Content(data, b"".join(texts), tuple(frames), torn, broken)
 
+
+def _written(data: bytes) -> int:
+    """Return how many bytes were written for sure: a file may grow before it is filled.
+
+    What a machine that stops then leaves is zeros up to the end of the file. A few of them may be
+    the end of a frame.
+    """
+    filled = len(data.rstrip(b"\0"))
+    return filled if len(data) - filled >= _ZEROS else len(data)
+
+
+_ZEROS: Final = 4
+"""So many zeros are no end of a frame, but for one in four billion: its checksum stands there."""
 
 _SKIPPED: Final = b"\x50\x2a\x4d\x18\x0c\0\0\0"
 """How a frame of twelve bytes begins that decompression skips."""
@@ -85,17 +107,12 @@ def _mark(frame: bytes) -> bytes:
     return _SKIPPED + facts + pack("<I", crc32(facts))
 
 
-def _marked_length(mark: bytes) -> int | None:
-    """Return the length that a mark tells; None if it is no sound mark."""
+def _read_mark(mark: bytes) -> tuple[int, int] | None:
+    """Return the length and the checksum that a mark tells; None if it is no sound mark."""
     if len(mark) < _MARK_BYTES or not mark.startswith(_SKIPPED):
         return None
-    length, _, own = unpack("<III", mark[len(_SKIPPED) :])
-    return int(length) if own == crc32(mark[len(_SKIPPED) : -4]) else None
-
-
-def _marked_sum(mark: bytes) -> int:
-    _, told, _ = unpack("<III", mark[len(_SKIPPED) :])
-    return int(told)
+    length, checksum, own = unpack("<III", mark[len(_SKIPPED) :])
+    return (length, checksum) if own == crc32(mark[len(_SKIPPED) : -4]) else None
 
 
 def _decompressed(zstd: Any, frame: bytes) -> bytes:
@@ -112,6 +129,7 @@ def compress(text: bytes, path: Path) -> bytes:
         FormatUnsupported: Compression is not installed.
     """
     zstd = _load_zstd(path)
+    # the mark tells damage here; this one tells it to `zstd --test`, and ends the frame
     options = {zstd.CompressionParameter.checksum_flag: True}
     frame = cast("bytes", zstd.compress(text, options=options))
     return _mark(frame) + frame

@@ -121,6 +121,7 @@ class Listing:
     def moved(self, old: LogFile, new: LogFile) -> None:
         """Note that a log has another name."""
         entry = self._entries.pop(str(old.path), None)
+        self._late.pop(str(old.path), None)
         self._index.drop([self._key(str(old.path))])
         if entry is not None:
             self._entries[str(new.path)] = entry

@@ -26,7 +26,7 @@ class JsonlPersistence(BackedPersistence):
         compression: Literal["none", "zstd"] = "none"
         """How new sessions are stored. `zstd` needs the extra of that name."""
         pack_chunks: bool = True
-        """Write runs of deltas as one row, which takes a tenth of the room."""
+        """Write runs of deltas as one row, which takes a sixth of the room or less."""
 
     config = settings(Config)
 

@@ -86,7 +86,6 @@ class Examiner:
                     "of it",
                     location=str(self._database.file),
                 )
-            row.header()  # a session of another version is not cut either
             copy = self._keep_copy(connection, row)
         with self._database.writing() as connection:
             if session_row(connection, session_id) != row:
@@ -107,7 +106,9 @@ class Examiner:
         row = session_row(connection, session_id)
         findings = _Findings(row)
         where = f"row of sessions with id {session_id!r}"
-        if not row.header_sound:
+        if row.header_sound:
+            row.header()  # what another version wrote is not looked at
+        else:
             findings.damage.append(Damage(where, HEADER_DAMAGE))
         if not row.state_sound:
             findings.damage.append(Damage(where, STATE_DAMAGE))

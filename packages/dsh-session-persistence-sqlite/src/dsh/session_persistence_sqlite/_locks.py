@@ -36,7 +36,8 @@ class Locks:
     """Locks of the operating system, one file per session: a process that dies lets go of all.
 
     A row in the database could not do this: whoever wrote it may be gone, and nobody can tell
-    for sure. What the files contain is for people only.
+    for sure. A file beside each lock that is held says who holds it; for people only. It cannot
+    be the lock itself, which some versions of filelock empty when they try to take it.
 
     Args:
         folder: Where the lock files are; made when it is first needed.
@@ -64,13 +65,17 @@ class Locks:
             lock.acquire(timeout=0)
         except Timeout as error:
             raise SessionInUse(
-                f"session {session_id!r} is being written by {_owner(path)}",
+                f"session {session_id!r} is being written by {self._owner(session_id)}",
                 hint="end it there, or wait until it has ended",
                 location=str(path),
             ) from error
         self._held[session_id] = lock
         with suppress(OSError):  # it only helps whoever is refused
-            path.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            with os.fdopen(
+                os.open(self._note(session_id), flags, 0o600), "w", encoding="utf-8"
+            ) as note:
+                note.write(f"process {os.getpid()} on {socket.gethostname()}")
         return True
 
     def release(self, session_id: str) -> None:
@@ -78,7 +83,7 @@ class Locks:
         lock = self._held.pop(session_id, None)
         if lock is not None:
             with suppress(OSError):
-                os.truncate(self._path(session_id), 0)
+                self._note(session_id).unlink()
             lock.release()
 
     def release_all(self) -> None:
@@ -119,14 +124,17 @@ class Locks:
     def _path(self, session_id: str) -> Path:
         return self._folder / f"{file_stem(session_id)}.lock"
 
+    def _note(self, session_id: str) -> Path:
+        return self._folder / f"{file_stem(session_id)}.holder"
+
+    def _owner(self, session_id: str) -> str:
+        try:
+            told = self._note(session_id).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            told = ""
+        return told.strip()[:200] or "another process"
+
 
 def _lock(path: Path) -> BaseFileLock:
     # taken and let go of by different worker threads
     return FileLock(path, mode=0o600, thread_local=False)
-
-
-def _owner(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()[:200] or "another process"
-    except OSError:
-        return "another process"

@@ -168,6 +168,7 @@ class Backend(ABC):
 
         Raises:
             StoredSessionNotFound: There is none.
+            FormatUnsupported: Another version wrote its header.
         """
 
     @abstractmethod
@@ -175,12 +176,15 @@ class Backend(ABC):
         """Keep a copy of a damaged session, then cut its log before the first damage.
 
         Returns:
-            The report as `verify` makes it, with the place of the copy; where nothing is
-            damaged, nothing is done.
+            The report as `verify` makes it, with the place of the copy; where no record of the
+            session is damaged, nothing is done.
 
         Raises:
             StoredSessionNotFound: There is none.
-            PersistenceError: Nothing can be saved: the header is damaged. Nothing was changed.
+            FormatUnsupported: The first thing that cannot be read is sound, so another version
+                can read it. Nothing was changed.
+            PersistenceError: Nothing can be saved: the header is damaged, or the first event.
+                Nothing was changed.
         """
 
     def locate(self, header: SessionHeader) -> str | None:

@@ -191,6 +191,7 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
 
         Raises:
             StoredSessionNotFound: There is none.
+            FormatUnsupported: Another version wrote it.
             PersistenceError: Reading failed.
         """
 
@@ -209,6 +210,7 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
         Raises:
             StoredSessionNotFound: There is none.
             SessionInUse: It is live, here or in another process.
+            FormatUnsupported: Another version can read what this one cannot, so nothing is cut.
             PersistenceError: Nothing of it can be saved, or writing failed.
         """
 

@@ -9,7 +9,6 @@ from dsh.session.testing import assert_balanced, worked_turn, write_turn
 from dsh.session_persistence import (
     PersistenceError,
     SessionInUse,
-    StoredSession,
     StoredSessionExists,
     summarize,
 )
@@ -21,20 +20,12 @@ LOG = worked_turn()
 MANY = 50
 
 
-def resumed(one: OpenStore, stored: StoredSession) -> Session:
-    """Go on from a stored session."""
-    header = stored.header
-    return one.sessions.create(
-        one.app.ctx, header.id, seed=stored.events, meta=SessionMeta.of(header)
-    )
-
-
 async def one_writer_at_a_time(bench: StoreBench) -> None:
     """A session that is live in one app is in use for another, until the first has closed."""
     async with bench.open() as two:
         async with bench.open() as one:
             await one.fill("s", LOG, cwd="/w")
-            session = resumed(one, await one.store.load("s"))
+            session = one.resume(await one.store.load("s"))
             write_turn(session)
             await one.sessions.flush(session)
             await _everything_is_refused(two, session)
@@ -44,7 +35,7 @@ async def one_writer_at_a_time(bench: StoreBench) -> None:
             write_turn(session)
         stored = await two.store.load("s")
         assert stored.events == session.events[:]
-        again = resumed(two, stored)
+        again = two.resume(stored)
         write_turn(again)
         await two.sessions.flush(again)
         assert await two.store.read_from("s", 0) == again.events[:]
@@ -96,11 +87,11 @@ async def a_loaded_session_is_not_held(bench: StoreBench) -> None:
     async with bench.open() as one, bench.open() as two:
         await one.fill("s", LOG)
         loaded = await one.store.load("s")
-        session = resumed(two, await two.store.load("s"))
+        session = two.resume(await two.store.load("s"))
         write_turn(session)
         await two.sessions.flush(session)
         try:
-            resumed(one, loaded)
+            one.resume(loaded)
         except PersistenceError:
             assert one.sessions.get("s") is None
         else:
@@ -142,7 +133,7 @@ async def a_fork_goes_on_elsewhere(bench: StoreBench) -> None:
         stored = await other.store.load("child")
         assert (stored.header.parent_session, stored.header.seed_length) == ("source", source.seq)
         assert stored.header.cwd == "/w"
-        again = resumed(other, stored)
+        again = other.resume(stored)
         write_turn(again)
         await other.sessions.flush(again)
         assert await other.revision("source") == before

@@ -26,7 +26,7 @@ from dsh.session import (
     UserSource,
 )
 from dsh.session.testing import worked_turn
-from dsh.session_persistence import SessionPersistence, SessionSnapshot
+from dsh.session_persistence import SessionPersistence, SessionSnapshot, StoredSession
 from dsh.testkit._case import ContractCase, named
 
 __all__ = [
@@ -55,6 +55,11 @@ class OpenStore:
     def live(self, session_id: str, **meta: Any) -> Session:
         """Create a live session."""
         return self.sessions.create(self.app.ctx, session_id, meta=SessionMeta(**meta))
+
+    def resume(self, stored: StoredSession) -> Session:
+        """Go on from a stored session."""
+        meta = SessionMeta.of(stored.header)
+        return self.sessions.create(self.app.ctx, stored.header.id, seed=stored.events, meta=meta)
 
     async def fill(self, session_id: str, events: tuple[SessionEvent, ...], **fields: Any) -> None:
         """Store a session that is not live."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 import anyio
 
 from dsh.llm import TextBlock
-from dsh.session import SessionEvent, SessionMeta, UserMessage, UserSource
+from dsh.session import SessionEvent, UserMessage, UserSource
 from dsh.session.testing import worked_turn, write_turn
 from dsh.session_persistence import StoredSessionNotFound, summarize
 from dsh.testkit._persistence_bench import (
@@ -47,9 +47,7 @@ async def summaries_tell_the_log(bench: StoreBench) -> None:
         await _summed_up(other, "stored", "broken", "live", "child")
         loaded = await other.store.load("broken")
         assert (await other.snapshot("broken")).summary.ended == "interrupted"
-        resumed = other.sessions.create(
-            other.app.ctx, "broken", seed=loaded.events, meta=SessionMeta()
-        )
+        resumed = other.resume(loaded)
         write_turn(resumed)
         await other.sessions.flush(resumed)
         await _summed_up(other, "broken")
@@ -128,7 +126,7 @@ async def an_archived_session_goes_on(bench: StoreBench) -> None:
         await one.fill("s", LOG)
         await one.store.archive("s")
         loaded = await one.store.load("s")
-        session = one.sessions.create(one.app.ctx, "s", seed=loaded.events, meta=SessionMeta())
+        session = one.resume(loaded)
         write_turn(session)
         await one.sessions.flush(session)
         assert await one.store.list() == ()
