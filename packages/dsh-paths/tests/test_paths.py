@@ -27,11 +27,23 @@ def test_where_things_live() -> None:
     assert state_folder({"HOME": "/h", "DSH_HOME": "/d"}) == Path("/d/state")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the folders of Linux")
-def test_the_state_folder_is_where_the_platform_says() -> None:
-    assert state_folder({"HOME": "/h"}) == Path("/h/.local/state/dsh")
+@pytest.mark.parametrize(
+    ("platform", "usual"),
+    [("linux", "/h/.local/state/dsh"), ("darwin", "/h/Library/Application Support/dsh")],
+)
+def test_the_state_folder_is_where_the_platform_says(
+    monkeypatch: pytest.MonkeyPatch, platform: str, usual: str
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    assert state_folder({"HOME": "/h"}) == Path(usual)
     assert state_folder({"HOME": "/h", "XDG_STATE_HOME": "/s"}) == Path("/s/dsh")
-    assert state_folder({"HOME": "/h", "XDG_STATE_HOME": "s"}) == Path("/h/.local/state/dsh")
+    assert state_folder({"HOME": "/h", "XDG_STATE_HOME": "s"}) == Path(usual)
+
+
+def test_the_state_folder_of_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert state_folder({"HOME": "/h", "XDG_STATE_HOME": "/s"}) == Path("/h/AppData/Local/dsh")
+    assert state_folder({"HOME": "/h", "LOCALAPPDATA": "/l"}) == Path("/l/dsh")
 
 
 def test_a_failed_write_leaves_the_old_content_and_no_litter(tmp_path: Path) -> None:

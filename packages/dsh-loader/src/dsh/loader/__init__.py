@@ -13,7 +13,7 @@ from dsh.loader._bundles import (
     explain_bundle,
     load_bundle,
 )
-from dsh.loader._choice import SeamChoice
+from dsh.loader._choice import SeamChoice, installed_seam_keys
 from dsh.loader._deployment import Deployment, Limits, Origin, Row, compose
 from dsh.loader._interpolate import is_secret_path
 from dsh.loader._layers import (
@@ -21,7 +21,6 @@ from dsh.loader._layers import (
     LayerKind,
     RawFile,
     file_layer,
-    installed_seam_keys,
     mapping_layer,
     read_file,
     set_layer,

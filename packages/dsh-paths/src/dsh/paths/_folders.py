@@ -29,9 +29,9 @@ def user_folder(environ: Mapping[str, str] | None = None) -> Path | None:
 def state_folder(environ: Mapping[str, str] | None = None) -> Path | None:
     r"""Return the folder of what dsh remembers: `$DSH_HOME/state`, or the platform's state folder.
 
-    That is `$XDG_STATE_HOME/dsh` or `~/.local/state/dsh`, on macOS `~/Library/Application
-    Support/dsh`, on Windows `%LOCALAPPDATA%\dsh`; `None` where no home is known. The folder may
-    not exist; nothing is created.
+    That is `$XDG_STATE_HOME/dsh`, or without that variable `~/.local/state/dsh`, on macOS
+    `~/Library/Application Support/dsh`; on Windows it is `%LOCALAPPDATA%\dsh`. It is `None` where
+    no home is known. The folder may not exist; nothing is created.
 
     Args:
         environ: The environment to read, this process's if it is left out.
@@ -43,13 +43,15 @@ def state_folder(environ: Mapping[str, str] | None = None) -> Path | None:
     home = _home(environ)
     if home is None:
         return None
+    # what platformdirs says, which can only be asked about the environment of this process
     if sys.platform == "win32":
         return Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "dsh"
+    named = environ.get("XDG_STATE_HOME", "").strip()
+    if os.path.isabs(named):  # the XDG specification has programs ignore a relative path
+        return Path(named, "dsh")
     if sys.platform == "darwin":
         return home / "Library" / "Application Support" / "dsh"
-    named = environ.get("XDG_STATE_HOME", "").strip()
-    # the XDG specification has programs ignore a relative path
-    return Path(named, "dsh") if os.path.isabs(named) else home / ".local" / "state" / "dsh"
+    return home / ".local" / "state" / "dsh"
 
 
 def _home(environ: Mapping[str, str]) -> Path | None:

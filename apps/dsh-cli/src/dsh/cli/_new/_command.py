@@ -29,7 +29,7 @@ def command(args: argparse.Namespace) -> int:
     Raises:
         UsageError: No project can be made of what was asked for, or its folder is in use.
     """
-    if getattr(args, "what", None) is None:
+    if args.what is None:
         raise UsageError("say what to make", hint="dsh new plugin NAME --kind tool")
     seam = _seam(args.kind, args.seam)
     project = Project(
