@@ -90,8 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"there is no page {', '.join(missing)}")
     pages = {path: read_page(path) for path in chosen}
     found = [problem for page in pages.values() for problem in page.problems]
-    for page in pages.values():
-        found += check_links(page)
+    found += check_links(pages.values())
     unreadable = {page.path: list(check_data(page)) for page in pages.values()}
     found += [problem for problems in unreadable.values() for problem in problems]
     if not args.files:

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from catalog.markdown import COMMAND
-from catalog.model import Workspace, load_workspace
+from catalog.model import load_workspace
+from catalog.shapes import Workspace
 from command_line import gate_parser
 
 ROOT = Path(__file__).resolve().parents[1]

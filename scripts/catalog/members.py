@@ -13,19 +13,19 @@ from catalog.tree import SourceTree, text_of
 
 _HIDDEN = {"__init__", "__post_init__", "__repr__", "__str__", "__init_subclass__"}
 PROTOCOL = {
-    "__call__",
-    "__getitem__",
-    "__iter__",
-    "__aiter__",
-    "__anext__",
-    "__len__",
-    "__contains__",
-    "__await__",
-    "__enter__",
-    "__aenter__",
-    "__add__",
+    "__add__": "`+`",
+    "__aenter__": "`async with`",
+    "__aiter__": "`async for`",
+    "__anext__": "`anext()`",
+    "__await__": "`await`",
+    "__call__": "calling it",
+    "__contains__": "`in`",
+    "__enter__": "`with`",
+    "__getitem__": "indexing",
+    "__iter__": "`for`",
+    "__len__": "`len()`",
 }
-"""Special methods that are part of how a class is used."""
+"""Special methods that are part of how a class is used, with what they are there for."""
 
 
 def fields(tree: SourceTree, classes: Iterable[griffe.Class]) -> tuple[Field, ...]:
@@ -64,7 +64,6 @@ def field(tree: SourceTree, member: griffe.Attribute) -> Field:
         default=_default(value),
         doc=read_text(member.docstring),
         refs=tree.refs(member.annotation),
-        source=tree.source(member),
         init=init,
         aliases=tree.aliases(member.annotation),
     )
@@ -176,7 +175,6 @@ def method(tree: SourceTree, member: griffe.Function) -> Method:
         source=tree.source(member),
         wheel=tree.wheel(member),
         aliases=tree.aliases(*types),
-        is_async="async" in member.labels,
         abstract="abstractmethod" in member.labels,
     )
 

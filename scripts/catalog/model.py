@@ -13,48 +13,18 @@ from catalog.docs import read_doc
 from catalog.manifests import read_wheels
 from catalog.reader import Reader
 from catalog.shapes import (
-    Code,
     Doc,
-    EntryPoint,
     Event,
-    Field,
-    Injection,
-    Item,
     Method,
     Payload,
     PluginClass,
     Problem,
     Provider,
-    PublicModule,
-    Refs,
-    ServiceClass,
     Value,
     Wheel,
     Workspace,
 )
 from catalog.tree import SourceTree
-
-__all__ = [
-    "Code",
-    "Doc",
-    "EntryPoint",
-    "Event",
-    "Field",
-    "Injection",
-    "Item",
-    "Method",
-    "Payload",
-    "PluginClass",
-    "Problem",
-    "Provider",
-    "PublicModule",
-    "Refs",
-    "ServiceClass",
-    "Value",
-    "Wheel",
-    "Workspace",
-    "load_workspace",
-]
 
 
 def load_workspace(root: Path) -> Workspace:
@@ -117,7 +87,6 @@ class _Collector:
             functions=tuple(sorted(self._functions, key=lambda f: f.path)),
             problems=tuple(sorted(set(reader.problems), key=str)),
             modules=tuple(values.module(reader, one) for one in reader.tree.public_modules()),
-            wheel_of={wheel.name: wheel for wheel in reader.wheels},
         )
 
     def _class(self, cls: griffe.Class) -> None:
@@ -135,21 +104,17 @@ class _Collector:
 
     def _plugin(self, cls: griffe.Class) -> None:
         reader = self._reader
-        if cls.path.startswith("dsh.core."):
-            # bases of plugins, not plugins
-            if reader.tree.is_public(cls):
-                self._values.append(values.value(reader, cls))
-            return
-        if plugins.is_service(reader, cls):
+        kernel = cls.path.startswith("dsh.core.")  # bases of plugins, not plugins
+        public = reader.tree.is_public(cls)
+        service = plugins.is_service(reader, cls) and not kernel
+        if service:
             self._interfaces.append(cls)
+        elif public:
+            self._values.append(values.value(reader, cls))
         listed = bool(plugins.entry_points(reader, cls, "dsh.plugins"))
-        if plugins.is_abstract(reader, cls) or not (reader.tree.is_public(cls) or listed):
-            if reader.tree.is_public(cls) and not plugins.is_service(reader, cls):
-                self._values.append(values.value(reader, cls))
+        if kernel or plugins.is_abstract(reader, cls) or not (public or listed):
             return
         self._plugins.append(plugins.plugin(reader, cls))
-        if reader.tree.is_public(cls) and not plugins.is_service(reader, cls):
-            self._values.append(values.value(reader, cls))
         key = plugins.key_of(reader, cls)
         if key is not None:
             self._providers[key].append(plugins.provider(reader, cls, key))

@@ -7,7 +7,7 @@ import re
 import griffe
 
 from catalog import members, values
-from catalog.docs import read_doc, read_text
+from catalog.docs import read_doc
 from catalog.reader import Reader
 from catalog.shapes import Injection, PluginClass, Provider, ServiceClass
 from catalog.tree import literal, text_of
@@ -76,13 +76,7 @@ def provider(reader: Reader, cls: griffe.Class, key: str) -> Provider:
 
 def entry_points(reader: Reader, thing: griffe.Object, group: str) -> tuple[str, ...]:
     """Return the names under which the wheels list a class or function."""
-    names: list[str] = []
-    for wheel in reader.wheels:
-        for point in wheel.points(group):
-            found = reader.tree.find(point.value.replace(":", "."))
-            if found is not None and found.path == thing.path:
-                names.append(point.name)
-    return tuple(sorted(names))
+    return reader.listed.get((group, thing.path), ())
 
 
 def key_of(reader: Reader, cls: griffe.Class) -> str | None:
@@ -115,8 +109,6 @@ def plugin(reader: Reader, cls: griffe.Class) -> PluginClass:
         wheel=reader.tree.wheel(cls),
         source=reader.tree.source(cls),
         entry_points=entry_points(reader, cls, "dsh.plugins"),
-        config_path=None if config is None else reader.tree.path(config),
-        config_doc="" if config is None else read_text(config.docstring),
     )
 
 
@@ -178,12 +170,13 @@ def _injection(reader: Reader, name: str, member: griffe.Object | griffe.Alias) 
     first = value.arguments[0]
     optional = any(text_of(part).replace(" ", "") == "optional=True" for part in value.arguments)
     service = reader.tree.find(first.canonical_path) if isinstance(first, griffe.Expr) else None
-    if not isinstance(service, griffe.Class) or key_of(reader, service) is None:
+    key = key_of(reader, service) if isinstance(service, griffe.Class) else None
+    if key is None:
         reader.report(
             member, f"{name} = {text_of(value)} injects a class that declares no service key"
         )
         return None
-    return Injection(name, key_of(reader, service) or "", optional, reader.tree.path(service))
+    return Injection(name, key, optional)
 
 
 def kebab(name: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from catalog.links import Links, source_link, value_heading
 from catalog.markdown import Page, code, one_line
+from catalog.members import PROTOCOL
 from catalog.shapes import Doc, Field, Method, Value, Wheel
 from catalog.tree import without_metadata
 
@@ -116,27 +117,12 @@ def nested(page: Page, links: Links, items: Sequence[Value]) -> None:
 
 def methods(page: Page, links: Links, items: Sequence[Method], owner: str) -> None:
     """Add the methods of a class; special ones that need no words share a line."""
-    silent = [_SUPPORTS[one.name] for one in items if one.name in _SUPPORTS and not one.doc]
+    silent = [PROTOCOL[one.name] for one in items if one.name in PROTOCOL and not one.doc]
     if silent:
         page.add(f"Supports {', '.join(silent)}.")
     for one in items:
-        if one.doc or one.name not in _SUPPORTS:
+        if one.doc or one.name not in PROTOCOL:
             method(page, links, one, f"{owner}.{one.name}")
-
-
-_SUPPORTS = {
-    "__add__": "`+`",
-    "__aenter__": "`async with`",
-    "__aiter__": "`async for`",
-    "__anext__": "`anext()`",
-    "__await__": "`await`",
-    "__call__": "calling it",
-    "__contains__": "`in`",
-    "__enter__": "`with`",
-    "__getitem__": "indexing",
-    "__iter__": "`for`",
-    "__len__": "`len()`",
-}
 
 
 def constructor(page: Page, links: Links, item: Value) -> None:

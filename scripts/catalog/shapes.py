@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -93,7 +93,6 @@ class Field:
     """The default as written, or None for a required field."""
     doc: str
     refs: Refs = ()
-    source: str = ""
     init: bool = True
     """Whether it is an argument of the constructor."""
     aliases: Aliases = ()
@@ -125,7 +124,6 @@ class Method:
     source: str = ""
     wheel: str = ""
     aliases: Aliases = ()
-    is_async: bool = False
     abstract: bool = False
 
 
@@ -258,8 +256,6 @@ class Injection:
     attribute: str
     key: str
     optional: bool
-    path: str
-    """Public path of the class that declares the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +274,6 @@ class PluginClass:
     wheel: str
     source: str
     entry_points: tuple[str, ...] = ()
-    config_path: str | None = None
-    """Path of the `Config` class, `dsh.bash_local.LocalBash.Config`."""
-    config_doc: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,9 +288,12 @@ class Problem:
         return f"{self.file}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Workspace:
-    """Everything the pages are made from. Every tuple is sorted."""
+    """Everything the pages are made from. Every tuple is sorted.
+
+    One is like no other, so that what is worked out from it can be kept for it.
+    """
 
     root: Path
     wheels: tuple[Wheel, ...]
@@ -309,5 +305,8 @@ class Workspace:
     functions: tuple[Method, ...]
     problems: tuple[Problem, ...]
     modules: tuple[PublicModule, ...] = ()
-    wheel_of: Mapping[str, Wheel] = field(default_factory=dict[str, Wheel])
-    """Wheels by distribution name."""
+
+    @property
+    def wheel_of(self) -> Mapping[str, Wheel]:
+        """Wheels by distribution name."""
+        return {wheel.name: wheel for wheel in self.wheels}

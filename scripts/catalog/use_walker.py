@@ -164,7 +164,7 @@ class UseWalker(ScopedVisitor):
     ) -> bool:
         found = self._run.flow.parameter(event, self.scope)
         if found is not None:
-            self._run.helpers.append(Helper(*found, kind, how, node.lineno))
+            self._run.helpers.append(Helper(*found, kind, how, node))
         return found is not None
 
     def _list(

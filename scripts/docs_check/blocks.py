@@ -124,11 +124,10 @@ class Page:
     """What is wrong with the way it is written."""
     own_environment: bool
 
-    @property
-    def prose(self) -> str:
-        """The text without its blocks and code spans; lines keep their numbers."""
-        text = FENCE.sub(lambda found: "\n" * found[0].count("\n"), self.text)
-        return re.sub(r"(`+)(?!`).*?\1", "", text)
+
+def without_blocks(text: str) -> str:
+    """Return the text of a page without its blocks; lines keep their numbers."""
+    return FENCE.sub(lambda found: "\n" * found[0].count("\n"), text)
 
 
 def read_page(path: Path) -> Page:
@@ -148,7 +147,7 @@ def read_page(path: Path) -> Page:
         if block is not None:
             blocks.append(block)
         end = found.end()
-    rest = FENCE.sub(lambda found: "\n" * found[0].count("\n"), text)
+    rest = without_blocks(text)
     if unclosed := _OPENING.search(rest):
         line = rest.count("\n", 0, unclosed.start()) + 1
         problems.append(Problem(path, line, "this block is never closed"))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from docs_check.blocks import FENCE, Page, Problem
+from docs_check.blocks import FENCE, Page, Problem, without_blocks
 
 _LINK = re.compile(
     r"(?P<image>!?)\[(?:[^\[\]]|\[[^\[\]]*\])*\]\((?P<target>[^)\s]+)(?: \"[^\"]*\")?\)"
@@ -59,7 +59,7 @@ def links(page: Page) -> Iterator[Link]:
 
 def _without_code(page: Page) -> str:
     """Return the text without blocks; code spans hold no links, but may be a link's text."""
-    text = FENCE.sub(lambda found: "\n" * found[0].count("\n"), page.text)
+    text = without_blocks(page.text)
     return re.sub(r"(`+)(?!`)(.*?)\1", lambda found: "x" * len(found[0]), text)
 
 
@@ -92,17 +92,28 @@ def anchors(text: str) -> set[str]:
     return found
 
 
-def check_links(page: Page) -> Iterator[Problem]:
-    """Yield the links of a page that lead nowhere."""
-    yield from undefined(page)
-    for link in links(page):
-        if link.goal is None:
-            continue
-        name = link.target.partition("#")[0]
-        if not link.goal.exists():
-            yield Problem(page.path, link.line, f"link to {name}, which does not exist")
-        elif link.anchor and link.goal.suffix == ".md":
-            text = page.text if link.goal == page.path else link.goal.read_text(encoding="utf-8")
-            if link.anchor not in anchors(text):
-                what = f"link to {link.target}, which has no such heading"
-                yield Problem(page.path, link.line, what)
+def check_links(pages: Iterable[Page]) -> Iterator[Problem]:
+    """Yield the links of pages that lead nowhere."""
+    known: dict[Path, set[str]] = {}
+    for page in pages:
+        yield from undefined(page)
+        for link in links(page):
+            problem = _problem(link, known)
+            if problem is not None:
+                yield Problem(page.path, link.line, problem)
+
+
+def _problem(link: Link, known: dict[Path, set[str]]) -> str | None:
+    """Say what is wrong with a link, given the anchors of the pages seen so far; add to them."""
+    goal = link.goal
+    if goal is None:
+        return None
+    if not goal.exists():
+        return f"link to {link.target.partition('#')[0]}, which does not exist"
+    if not link.anchor or goal.suffix != ".md":
+        return None
+    if goal not in known:
+        known[goal] = anchors(goal.read_text(encoding="utf-8"))
+    if link.anchor in known[goal]:
+        return None
+    return f"link to {link.target}, which has no such heading"

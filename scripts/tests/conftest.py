@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from catalog.shapes import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -232,6 +237,31 @@ def declared(tmp_path: Path) -> Callable[..., Path]:
         return root
 
     return write
+
+
+@pytest.fixture(scope="session")
+def workspace() -> Workspace:
+    """Return this workspace as the catalog has it; reading it takes seconds."""
+    from catalog.model import load_workspace
+
+    return load_workspace(ROOT)
+
+
+@pytest.fixture(scope="session")
+def copy_workspace() -> Callable[[Path], Path]:
+    """Return a function that copies what the catalog is made from, and returns the folder."""
+
+    def copy(root: Path) -> Path:
+        for place in ("packages", "apps"):
+            for manifest in ROOT.glob(f"{place}/*/pyproject.toml"):
+                target = root / place / manifest.parent.name
+                target.mkdir(parents=True)
+                shutil.copy(manifest, target)
+                ignore = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(manifest.parent / "src", target / "src", ignore=ignore)
+        return root
+
+    return copy
 
 
 @pytest.fixture(scope="session")

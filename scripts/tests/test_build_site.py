@@ -65,6 +65,8 @@ def test_every_page_that_the_gate_checks_has_one_place_on_the_site() -> None:
     placed += [name for docname in settings.BELOW for name in settings.below(docname)]
     pages = {path.relative_to(ROOT).with_suffix("").as_posix() for path in find_pages(ROOT)}
     assert sorted(placed) == sorted(pages)
+    patterns = [pattern for found in settings.NAVIGATION.values() for pattern in found]
+    assert [pattern for pattern in patterns if not any(ROOT.glob(pattern))] == []
 
 
 def test_a_link_to_a_folder_leads_to_its_readme(sphinx: Any, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import pytest
 from pydantic import ConfigDict, Field
 
+from catalog import config_page
 from catalog.config_examples import example_settings, yaml_block
 from catalog.config_fields import rows_of
 from catalog.config_page import render, render_schema
@@ -34,11 +35,6 @@ class Tree(Protocol):
 
     def write(self, path: str, text: str) -> Path: ...
     def folder(self, name: str) -> Path | None: ...
-
-
-@pytest.fixture(scope="module")
-def workspace() -> Workspace:
-    return load_workspace(ROOT)
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +182,14 @@ def test_pages_are_the_same_every_time(workspace: Workspace, page: str) -> None:
     assert render(workspace) == page
     assert render_schema(workspace) == render_schema(workspace)
     assert str(ROOT) not in page + render_schema(workspace)
+
+
+def test_a_key_of_the_file_that_the_page_leaves_out_is_a_finding(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(vars(config_page)["_FILE"], "effort")
+    with pytest.raises(ValueError, match="the schema differ in effort; update _FILE"):
+        render(workspace)
 
 
 def test_a_plugin_that_does_not_import_is_a_finding(tree: Tree) -> None:

@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 
+from catalog import graphs
+from catalog.model import load_workspace
+from catalog.shapes import Workspace
+from catalog.uses import scan
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("render_events_map", "render_seams", "render_wheels")
 RESERVED = {
@@ -175,9 +180,6 @@ def page(tree: Any) -> Any:
     tree.write_root()
 
     def render(name: str) -> str:
-        from catalog import graphs
-        from catalog.model import load_workspace
-
         return getattr(graphs, name)(load_workspace(tree.root))
 
     return render
@@ -205,6 +207,17 @@ def test_the_map_of_events(tree: Any, page: Any) -> None:
     assert "    event_news_printed --> to_dsh_reader\n" in text
     assert "    event_news_lost -.-> to_dsh_reader\n" in text
     assert f"in that way: [dsh-reader/__init__.py]({there}__init__.py).\n" in text
+
+
+def test_a_class_inside_a_helper_hides_no_event(tree: Any) -> None:
+    tree.wheel("dsh-core", "kernel", ["anyio>=4.9"], KERNEL)
+    helper = "def send(ctx, event):\n    class Note: ...\n    ctx.emit(event)\n"
+    call = "def tell(ctx):\n    send(ctx, Printed())\n"
+    news = f"from abc import ABC\n{NEWS}\n\n{helper}\n\n{call}"
+    tree.wheel("dsh-news", "interface", ["dsh-core==1.0"], news)
+    uses = scan(load_workspace(tree.root))
+    assert uses.findings == ()
+    assert {use.where for use in uses.of("news/printed", "dispatch")} == {"work", "tell"}
 
 
 def test_the_page_of_services(page: Any) -> None:
@@ -237,8 +250,6 @@ def test_a_page_is_the_same_each_time_and_its_diagrams_parse(page: Any, name: st
 
 
 def test_only_direct_arrows_are_drawn() -> None:
-    from catalog.graphs import reduced
-
     direct = {
         "app": frozenset({"bundle", "loop", "core"}),
         "bundle": frozenset({"loop", "core"}),
@@ -246,7 +257,7 @@ def test_only_direct_arrows_are_drawn() -> None:
         "core": frozenset[str](),
         "free": frozenset({"core"}),
     }
-    assert reduced(direct) == {
+    assert graphs.reduced(direct) == {
         "app": {"bundle"},
         "bundle": {"loop"},
         "loop": {"core"},
@@ -258,17 +269,7 @@ def test_only_direct_arrows_are_drawn() -> None:
 # -- this workspace ------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def workspace(script: Any) -> Any:
-    script("check_events")
-    from catalog.model import load_workspace
-
-    return load_workspace(ROOT)
-
-
-def test_every_event_service_and_wheel_has_its_row(workspace: Any) -> None:
-    from catalog import graphs
-
+def test_every_event_service_and_wheel_has_its_row(workspace: Workspace) -> None:
     events, seams, wheels = (getattr(graphs, name)(workspace) for name in PAGES)
     for event in workspace.events:
         assert row(events, event.name)[3] != "-"

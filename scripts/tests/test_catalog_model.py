@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog.model import Code, Workspace, load_workspace
+from catalog.model import load_workspace
+from catalog.shapes import Code, Workspace
 
 Declared = Callable[..., Path]
 
@@ -259,7 +260,6 @@ class Blind(Gas):
         ("house", None, "Name of the house."),
         ("gas", "'town'", "Kind of gas."),
     ]
-    assert gas.config_path == "dsh.lamp.Gas.Config"
     assert [(i.attribute, i.key, i.optional) for i in gas.injects] == [
         ("lost", "meter", False),
         ("other", "meter", True),

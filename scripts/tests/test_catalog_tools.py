@@ -15,7 +15,6 @@ from typing import ClassVar
 import pytest
 
 from catalog import shapes
-from catalog.model import load_workspace
 from catalog.shapes import Workspace
 from catalog.tools_page import render, tool_plugins
 from dsh.agent.events import AgentCreated
@@ -26,11 +25,6 @@ from dsh.system_prompt import SystemPrompt
 from dsh.tools import Tool, ToolRegistry
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def workspace() -> Workspace:
-    return load_workspace(ROOT)
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from itertools import pairwise
@@ -11,23 +12,21 @@ from typing import Any
 
 import pytest
 
+from catalog import recorded_turn
+from catalog.shapes import Workspace
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
-import sys
-from pathlib import Path
+import pickle, sys
 sys.path.insert(0, "scripts")
-from catalog.model import load_workspace
 from catalog.recorded_turn import render
-sys.stdout.buffer.write(render(load_workspace(Path.cwd())).encode())
+sys.stdout.buffer.write(render(pickle.load(sys.stdin.buffer)).encode())
 """
 
 
 @pytest.fixture(scope="module")
-def turn(script: Any) -> Any:
-    """The module that records; its place is on the path once a script was loaded."""
-    script("check_events")
-    from catalog import recorded_turn
-
+def turn() -> Any:
+    """The module that records."""
     return recorded_turn
 
 
@@ -127,12 +126,14 @@ def test_a_call_that_goes_on_is_drawn_once(turn: Any) -> None:
     ]
 
 
-def test_the_page_is_the_same_in_another_process_and_surrounding() -> None:
+def test_the_page_is_the_same_in_another_process_and_surrounding(workspace: Workspace) -> None:
+    read = pickle.dumps(workspace)
+
     def page(**more: str) -> bytes:
         command = [sys.executable, "-c", SCRIPT]
         environment = {**os.environ, **more}
         return subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, check=True
+            command, cwd=ROOT, env=environment, input=read, capture_output=True, check=True
         ).stdout
 
     one = page(PYTHONHASHSEED="1", DSH_INVARIANTS="full", HOME="/nowhere")

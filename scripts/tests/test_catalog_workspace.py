@@ -6,7 +6,8 @@ import ast
 import importlib
 import json
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from catalog import (
 from catalog.examples import example
 from catalog.links import ERRORS
 from catalog.markdown import slug
-from catalog.model import Workspace, load_workspace
+from catalog.shapes import Workspace
 from dsh.core import DshError, Plugin
 from dsh.session import APPEND, SessionEvent, event_from_wire, event_to_wire
 from dsh.session import TurnState as Turns
@@ -41,20 +42,7 @@ PAGES = {
     "modules.md": modules_page,
     "session-events.md": session_page,
 }
-OTHERS = {
-    "a-turn.md",
-    "config.md",
-    "dsh.schema.json",
-    "events-map.md",
-    "seams.md",
-    "tools.md",
-    "wheels.md",
-}
-
-
-@pytest.fixture(scope="module")
-def workspace() -> Workspace:
-    return load_workspace(ROOT)
+Declared = Mapping[str, list[tuple[str, str]]]
 
 
 @pytest.fixture(scope="module")
@@ -62,15 +50,18 @@ def pages(workspace: Workspace) -> dict[str, str]:
     return {file: page.render(workspace) for file, page in PAGES.items()}
 
 
-def declared(keyword: str) -> Iterator[tuple[str, str]]:
-    """Yield `(text, class)` of every class that a wheel declares with such a keyword."""
+@pytest.fixture(scope="module")
+def declared() -> Declared:
+    """`(text, class)` of every class that a wheel declares, sorted, by the keyword of the text."""
+    found: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
     for place in ("packages", "apps"):
-        for path in sorted(ROOT.glob(f"{place}/*/src/**/*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.ClassDef):
-                    for word in node.keywords:
-                        if word.arg == keyword and isinstance(word.value, ast.Constant):
-                            yield str(word.value.value), node.name
+        for path in ROOT.glob(f"{place}/*/src/**/*.py"):
+            nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            for cls in (node for node in nodes if isinstance(node, ast.ClassDef)):
+                for word in cls.keywords:
+                    if word.arg is not None and isinstance(word.value, ast.Constant):
+                        found[word.arg].add((str(word.value.value), cls.name))
+    return {keyword: sorted(pairs) for keyword, pairs in found.items()}
 
 
 def named(path: str) -> Any:
@@ -91,8 +82,10 @@ def test_nothing_leaves_a_hole(workspace: Workspace) -> None:
     assert [str(problem) for problem in workspace.problems] == []
 
 
-def test_every_event_is_on_the_page(workspace: Workspace, pages: dict[str, str]) -> None:
-    events = sorted({pair for pair in declared("name") if "/" in pair[0]})
+def test_every_event_is_on_the_page(
+    declared: Declared, workspace: Workspace, pages: dict[str, str]
+) -> None:
+    events = [pair for pair in declared["name"] if "/" in pair[0]]
     assert len(events) > 20
     assert [(event.name, event.cls) for event in workspace.events] == events
     for name, cls in events:
@@ -100,8 +93,10 @@ def test_every_event_is_on_the_page(workspace: Workspace, pages: dict[str, str])
         assert f".{cls}`," in pages["events-and-services.md"]
 
 
-def test_every_service_key_is_on_the_page(workspace: Workspace, pages: dict[str, str]) -> None:
-    services = sorted(set(declared("key")))
+def test_every_service_key_is_on_the_page(
+    declared: Declared, workspace: Workspace, pages: dict[str, str]
+) -> None:
+    services = declared["key"]
     assert len(services) >= 10
     assert [(service.key, service.cls) for service in workspace.services] == services
     for key, cls in services:
@@ -110,9 +105,9 @@ def test_every_service_key_is_on_the_page(workspace: Workspace, pages: dict[str,
 
 
 def test_every_event_type_of_the_log_is_on_the_page(
-    workspace: Workspace, pages: dict[str, str]
+    declared: Declared, workspace: Workspace, pages: dict[str, str]
 ) -> None:
-    types = sorted({pair for pair in declared("type") if "/" in pair[0]})
+    types = [pair for pair in declared["type"] if "/" in pair[0]]
     assert len(types) > 15
     assert [(payload.type, payload.cls) for payload in workspace.payloads] == types
     for name, _ in types:
@@ -182,7 +177,8 @@ def test_error_codes_are_those_of_the_classes(workspace: Workspace) -> None:
             assert value.codes, f"{value.path} has no code"
 
 
-def test_links_lead_somewhere(pages: dict[str, str]) -> None:
+def test_links_lead_somewhere(script: Any, pages: dict[str, str]) -> None:
+    others = script("generate").PAGES.keys() - pages.keys()
     anchors = {
         file: {slug(line.lstrip("#")) for line in text.splitlines() if re.match(r"#+ ", line)}
         for file, text in pages.items()
@@ -194,7 +190,7 @@ def test_links_lead_somewhere(pages: dict[str, str]) -> None:
             path, _, anchor = target.partition("#")
             if path.startswith("../../"):
                 assert (ROOT / path.removeprefix("../../")).is_file(), (file, target)
-            elif path in OTHERS:
+            elif path in others:
                 other = (ROOT / "docs/catalog" / path).read_text(encoding="utf-8")
                 found = {slug(line.lstrip("#")) for line in other.splitlines()}
                 assert not anchor or anchor in found, (file, target)
@@ -310,9 +306,9 @@ def test_open_vocabularies_name_their_members(pages: dict[str, str]) -> None:
     assert text.count("| any other |") == 4
 
 
-def test_the_index_names_every_page(pages: dict[str, str]) -> None:
+def test_the_index_names_every_page(script: Any, pages: dict[str, str]) -> None:
     linked = set(re.findall(r"\]\(([^)#]+)\)", pages["README.md"]))
-    assert linked == (set(PAGES) | OTHERS) - {"README.md"}
+    assert linked == script("generate").PAGES.keys() - {"README.md"}
 
 
 def test_the_kernel_page_has_what_a_plugin_calls(pages: dict[str, str]) -> None:
@@ -321,3 +317,11 @@ def test_the_kernel_page_has_what_a_plugin_calls(pages: dict[str, str]) -> None:
         assert f"#### core.Context.{name}\n" in text
     assert "#### core.Plugin.start\n" in text
     assert "start_host" not in text
+
+
+def test_a_class_that_is_hidden_and_gone_makes_no_kernel_page(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(kernel_page.INTERNAL, "Gone", frozenset({"name"}))
+    with pytest.raises(ValueError, match="hides members of Gone, which dsh.core does not offer"):
+        kernel_page.render(workspace)

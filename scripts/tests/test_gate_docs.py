@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
+from select import select
 from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_docs.py"
+from check_docs import main
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Pages:
     """A small project with documentation."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, capture: pytest.CaptureFixture[str]) -> None:
         self.root = root
+        self._capture = capture
 
     def page(self, text: str, path: str = "README.md") -> Path:
         target = self.root / path
@@ -26,12 +28,13 @@ class Pages:
         return target
 
     def run(self, *arguments: str, **variables: str) -> tuple[int, str]:
-        command = [sys.executable, str(SCRIPT), "--root", str(self.root), *arguments]
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=os.environ | variables
-        )
-        assert done.stderr == ""
-        return done.returncode, done.stdout
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            code = main(["--root", str(self.root), *arguments])
+        printed = self._capture.readouterr()
+        assert printed.err == ""
+        return code, printed.out
 
     def told(self, *arguments: str, **variables: str) -> str:
         """Run the gate, which must fail, and return what it says without its last line."""
@@ -45,8 +48,8 @@ def block(*lines: str, info: str = "python") -> str:
 
 
 @pytest.fixture
-def pages(tmp_path: Path) -> Pages:
-    return Pages(tmp_path)
+def pages(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Pages:
+    return Pages(tmp_path, capfd)
 
 
 def test_pages_that_hold_what_they_say_pass(pages: Any) -> None:
@@ -208,6 +211,13 @@ def test_what_is_no_shell(pages: Any, info: str) -> None:
     assert pages.told().startswith("README.md:3: no shell: ")
 
 
+def assert_nobody_writes(reader: int) -> None:
+    """Wait until nobody holds the other end of a pipe; who was killed lets go of it soon."""
+    assert select([reader], [], [], 30)[0]
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+
+
 def test_a_command_that_hangs_is_killed_with_its_children(pages: Any, tmp_path: Path) -> None:
     fifo = tmp_path / "held"
     os.mkfifo(fifo)
@@ -215,8 +225,7 @@ def test_a_command_that_hangs_is_killed_with_its_children(pages: Any, tmp_path: 
     pages.page(block(f"exec 9> {fifo}", "sleep 1000 &", "wait", info="sh"))
     told = pages.told("--limit", "0.5")
     assert told == "README.md:2: still runs after 0.5 s for the whole page\n"
-    assert os.read(reader, 1) == b""  # nobody holds the other end any more
-    os.close(reader)
+    assert_nobody_writes(reader)
 
 
 def test_what_a_block_leaves_running_ends_with_its_page(pages: Any, tmp_path: Path) -> None:
@@ -225,8 +234,7 @@ def test_what_a_block_leaves_running_ends_with_its_page(pages: Any, tmp_path: Pa
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     pages.page(block(f"exec 9> {fifo}", "sleep 1000 &", info="sh") + block("true", info="sh"))
     assert pages.run()[0] == 0
-    assert os.read(reader, 1) == b""
-    os.close(reader)
+    assert_nobody_writes(reader)
 
 
 # ----- output
@@ -535,5 +543,4 @@ def test_a_page_with_an_environment_of_its_own(pages: Any) -> None:
             "import sys, my_words", "assert sys.prefix == __import__('os').environ['VIRTUAL_ENV']"
         )
     )
-    root = SCRIPT.parent.parent
-    assert pages.run("--root", str(root), str(page)) == (0, "docs: 1 pages, 4 blocks, 0 problems\n")
+    assert pages.run("--root", str(ROOT), str(page)) == (0, "docs: 1 pages, 4 blocks, 0 problems\n")

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from event_checks.streams import CLOSED_OTHERWISE
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "check_events.py"
 NEWS = "packages/dsh-news/src/dsh/news/__init__.py"
@@ -417,6 +419,15 @@ def test_an_excuse_that_is_not_needed(
     monkeypatch.setitem(module.GENERIC, "dsh.news:Office.work", "no reason at all")
     (finding,) = findings()
     assert finding.endswith("GENERIC excuses dsh.news:Office.work, which needs no excuse")
+
+
+def test_a_stream_excused_without_need(uses: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "async def f(x):\n    async for c in x.stream(1):\n        print(c)\n"
+    monkeypatch.setitem(CLOSED_OTHERWISE, "dsh.reader:f", "in a way of its own")
+    assert uses(code)[1] == []
+    assert uses("async def f(x): ...\n")[1] == [
+        "CLOSED_OTHERWISE excuses dsh.reader:f without need"
+    ]
 
 
 # -- streams -------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from workspace.entry_points import check_loading
-from workspace.texts import LONG_FILES
 from workspace.wheels import read_wheels
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_workspace.py"
@@ -507,19 +506,6 @@ def test_a_file_that_is_too_long(tree: Any, findings: Any, path: str, limit: int
     assert findings() == []
     tree.write(path, "x = 1\n" * (limit + 1))
     assert findings() == [f"{path}: {limit + 1} lines, more than {limit}; split it by subject"]
-
-
-def test_a_long_file_that_is_listed_may_not_grow(tree: Any, findings: Any) -> None:
-    path = f"{SHELL}/src/dsh/shell/_long.py"
-    tree.write(path, "x = 1\n" * 700)
-    listed = LONG_FILES
-    listed[path] = 700
-    try:
-        assert findings() == []
-        tree.write(path, "x = 1\n" * 701)
-        assert findings() == [f"{path}: 701 lines, more than 700; split it by subject"]
-    finally:
-        del listed[path]
 
 
 # -- the root ------------------------------------------------------------------------------------

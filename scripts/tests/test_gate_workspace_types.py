@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from workspace.imports import FOR_TYPES
-
 LOCAL = "packages/dsh-local-shell"
 
 
@@ -31,18 +29,12 @@ def findings(script: Any, tree: Any) -> Any:
     ],
 )
 def test_a_requirement_for_type_checkers_alone(
-    tree: Any, findings: Any, monkeypatch: pytest.MonkeyPatch, code: str, alone: bool
+    tree: Any, findings: Any, code: str, alone: bool
 ) -> None:
     tree.edit("packages/dsh-core/pyproject.toml", '["anyio>=4.9"]', '["anyio>=4.9", "rich"]')
     tree.write("packages/dsh-core/src/dsh/core/_inner.py", code + "\n")
-    told = (
-        "dsh-core: declares rich, which it imports for type checkers alone; do without it, or say "
-        "why not in FOR_TYPES"
-    )
+    told = "dsh-core: declares rich, which it imports for type checkers alone; do without it"
     assert findings() == ([told] if alone else [])
-    monkeypatch.setitem(FOR_TYPES, "dsh-core", {"rich": "its types stand in public signatures"})
-    needless = "dsh-core: FOR_TYPES names rich, which needs no excuse; take it out"
-    assert findings() == ([] if alone else [needless])
 
 
 def test_an_own_requirement_for_type_checkers_alone(tree: Any, findings: Any) -> None:

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from workspace.wheels import ROLES
-
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "new_package.py"
 
 
@@ -93,7 +91,3 @@ def test_an_unknown_role(create: Any) -> None:
     done = create("dsh-web", "The web", "--role", "helper")
     assert done.returncode == 2
     assert "invalid choice: 'helper'" in done.stderr
-
-
-def test_roles_are_those_the_gate_knows(script: Any) -> None:
-    assert set(script("new_package").ROLES) == set(ROLES)

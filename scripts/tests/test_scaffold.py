@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dsh.cli import main
+
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("tool", "gate", "provider", "ui")
 NAMES = ("x", "acme-words", "a234567890-b234567890-c234567890-d234567")
@@ -34,7 +36,8 @@ def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("projects")
     for kind in KINDS:
         for name in NAMES:
-            run(folder, "dsh.cli", "new", "plugin", name, "--kind", kind, "--into", kind)
+            where = str(folder / kind)
+            assert main(["new", "plugin", name, "--kind", kind, "--into", where]) == 0
     return folder
 
 

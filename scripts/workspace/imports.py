@@ -19,13 +19,6 @@ MODULES_OF = {
 }
 """Modules of distributions whose name does not spell them."""
 
-FOR_TYPES: dict[str, dict[str, str]] = {}
-"""Requirements that a wheel imports for type checkers alone: by wheel and name, with the reason.
-
-Such a requirement is installed for nothing, so each needs a reason, and one that is not needed any
-more is a finding.
-"""
-
 _FOLDERS = ("tests", "benchmarks", "examples", "scripts")
 
 
@@ -45,11 +38,6 @@ def check_dependencies(wheel: Wheel, own: dict[str, Wheel]) -> Iterator[str]:
                 )
     yield from _check_own(wheel, own, seen)
     yield from _check_foreign(wheel, own, seen)
-    for name in FOR_TYPES.get(wheel.name, {}):
-        known = own[name].module if name in own else None
-        needed = seen.for_types_alone(_provided([name], own) if known is None else {f"dsh.{known}"})
-        if name not in wheel.dependencies or not needed:
-            yield f"{wheel.name}: FOR_TYPES names {name}, which needs no excuse; take it out"
 
 
 @dataclass
@@ -67,20 +55,15 @@ class _Seen:
         if not item.for_types:
             self.running.add(name)
 
-    def for_types_alone(self, modules: set[str]) -> bool:
-        """Whether some of these modules are imported, and none when the code runs."""
-        return bool(modules & self.every) and not modules & self.running
-
 
 def _use(wheel: Wheel, name: str, modules: set[str], seen: _Seen) -> str | None:
     """Say what is wrong with a requirement that the wheel declares."""
     if not modules & seen.every:
         return f"{wheel.name}: declares {name} without importing it"
-    if seen.for_types_alone(modules) and name not in FOR_TYPES.get(wheel.name, {}):
-        return (
-            f"{wheel.name}: declares {name}, which it imports for type checkers alone; do without "
-            "it, or say why not in FOR_TYPES"
-        )
+    if not modules & seen.running:
+        # it would be installed for nothing
+        alone = "which it imports for type checkers alone; do without it"
+        return f"{wheel.name}: declares {name}, {alone}"
     return None
 
 
