@@ -116,6 +116,11 @@ def test_crlf_gives_the_same_payloads_wherever_the_pair_is_cut() -> None:
             assert decoder.done
 
 
+def test_a_line_end_right_behind_a_pair_that_was_cut_is_one_of_its_own() -> None:
+    payloads, _ = decode(b"data: a\r", b"\n", b"\n")
+    assert payloads == [b"a"]
+
+
 def test_mixed_line_ends_are_line_ends() -> None:
     payloads, decoder = decode(b"data: a\r\rdata: b\n\r\ndata: c\r\n\ndata: [DONE]\n\r")
     assert payloads == [b"a", b"b", b"c"]

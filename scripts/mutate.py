@@ -1,0 +1,87 @@
+"""Mutation testing: changes the code a little, many times, and asks the tests to notice.
+
+The first pass runs the tests on asyncio only. `--rest` runs the survivors once more against all
+tests, on both backends. Results are kept in `.mutation`, so a run that is broken off goes on where
+it was, and only functions that have changed are tested anew. A mutant that hangs is killed.
+
+Exits 1 if fewer mutants are killed than the target wants, or if `scripts/mutation/equivalent.toml`
+excuses something that is no survivor.
+
+Usage: `uv run --group mutation python scripts/mutate.py TARGET [--rest] [--show] [--only GLOB]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from mutation import engine, equivalents
+from mutation.engine import Mutant
+from mutation.targets import TARGETS, Target
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def report(target: Target, mutants: Sequence[Mutant], *, every: bool = True) -> tuple[str, int]:
+    """Return what is to be said of the results, and the exit code.
+
+    Args:
+        target: What was mutated.
+        mutants: All of its mutants.
+        every: Whether the equivalents have to be survivors, as after a whole run.
+    """
+    entries = equivalents.read()
+    judged = [m for m in mutants if not any(entry.covers(m) and not m.killed for entry in entries)]
+    killed = [m for m in judged if m.killed]
+    open_ = [m for m in judged if m.status == "not checked"]
+    lines: list[str] = []
+    for mutant in judged:
+        if not mutant.killed and mutant.status != "not checked":
+            before = mutant.before.replace("\n", "\n  - ")
+            after = mutant.after.replace("\n", "\n  + ")
+            lines.append(f"{mutant.name} ({mutant.file}, {mutant.function}: {mutant.status})")
+            lines.append(f"  - {before}\n  + {after}")
+    old = equivalents.stale(entries, mutants) if every and not open_ else []
+    for entry in old:
+        lines.append(f"no survivor: {entry.file}, {entry.function}: {entry.after}")
+    score = 100.0 * len(killed) / max(len(judged), 1)
+    lines.append(
+        f"{target.name}: {len(killed)} of {len(judged)} killed, {score:.1f} %; "
+        f"{len(mutants) - len(judged)} more are equivalent, {len(open_)} were not tested"
+    )
+    return "\n".join(lines) + "\n", 1 if old or open_ or score < target.floor else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Mutate what is named."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("target", choices=[target.name for target in TARGETS])
+    parser.add_argument("--rest", action="store_true", help="the survivors, against all tests")
+    parser.add_argument("--show", action="store_true", help="the results there are; run nothing")
+    parser.add_argument("--only", metavar="GLOB", help="survivors whose name fits, again")
+    args = parser.parse_args(arguments)
+    target = next(target for target in TARGETS if target.name == args.target)
+    bench = ROOT / ".mutation" / target.name
+    if not args.show:
+        bench = engine.lay_out(target, ROOT)
+        options, names = ("", ()) if args.rest else (engine.FIRST, ())
+        if args.rest or args.only:
+            names = [
+                mutant.name
+                for mutant in engine.results(target, bench)
+                if not mutant.killed and fnmatch.fnmatch(mutant.name, args.only or "*")
+            ]
+        if names or not (args.rest or args.only):
+            engine.run(bench, names=names, options=options)
+    text, code = report(target, engine.results(target, bench))
+    sys.stdout.write(text)
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

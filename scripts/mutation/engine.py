@@ -1,0 +1,230 @@
+"""Runs mutmut over a target, in a folder laid out as mutmut wants it.
+
+mutmut wants one project: a folder `src` and tests. So each target has a bench below `.mutation`
+with copies of both. What is mutated lies before the installed wheels on the path; everything else
+comes from the workspace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import importlib
+import json
+import os
+import resource
+import shutil
+import tomllib
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mutation.targets import TEST_TOOLS, Target
+from mutation.wording import is_meaningless
+
+PER_TEST_S = 15
+"""Seconds a test may take before the mutant counts as hanging; the slowest takes four."""
+
+MEMORY_BYTES = 6 * 1024**3
+"""Address space of a run; a mutant that takes more is killed by its `MemoryError`."""
+
+FIRST = '-k "not trio"'
+"""What the first pass leaves out; survivors meet it in the second."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change and what became of it.
+
+    Args:
+        name: What mutmut calls it.
+        file: Its file, relative to the folder `src`.
+        function: The function or method, as in a qualified name.
+        before: The lines that are changed, stripped.
+        after: The lines in their place, stripped.
+        status: mutmut's word for how it ended.
+    """
+
+    name: str
+    file: str
+    function: str
+    before: str
+    after: str
+    status: str
+
+    @property
+    def killed(self) -> bool:
+        """Whether the tests noticed; not ending is noticed too."""
+        return self.status in {"killed", "timeout", "segfault"}
+
+
+def lay_out(target: Target, root: Path) -> Path:
+    """Bring the bench of a target up to date and return its folder.
+
+    Unchanged sources keep the times that mutmut knows them by, so results are kept for them.
+    """
+    bench = root / ".mutation" / target.name
+    for wheel in target.wheels:
+        _mirror(root / wheel / "src", bench / "src")
+    wanted = {
+        path.relative_to(root / wheel / "src")
+        for wheel in target.wheels
+        for path in (root / wheel / "src").rglob("*.py")
+    }
+    for path in (bench / "src").rglob("*.py"):
+        if path.relative_to(bench / "src") not in wanted:
+            path.unlink()
+            (bench / "mutants" / path.relative_to(bench)).unlink(missing_ok=True)
+    shared = ["conftest.py", "packages/conftest.py"]
+    readmes = [f"{wheel}/README.md" for wheel in target.wheels]
+    for place in (*shared, *readmes, *target.tests):
+        for base in (bench, bench / "mutants"):
+            _replace(root / place, base / place)
+    (bench / "pyproject.toml").write_text(
+        _manifest(target, root, [*shared, *readmes, *target.tests]), encoding="utf-8"
+    )
+    return bench
+
+
+def _mirror(source: Path, target: Path) -> None:
+    for path in source.rglob("*"):
+        copy = target / path.relative_to(source)
+        if path.is_dir() or path.suffix == ".pyc":
+            continue
+        if not copy.exists() or copy.read_bytes() != path.read_bytes():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+
+
+def _replace(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copyfile(source, target)
+
+
+def _manifest(target: Target, root: Path, copied: Sequence[str]) -> str:
+    """Return the settings of mutmut, and those of pytest that the workspace has."""
+    with (root / "pyproject.toml").open("rb") as file:
+        options: dict[str, Any] = tomllib.load(file)["tool"]["pytest"]["ini_options"]
+    pytest = {key: value for key, value in options.items() if key != "testpaths"}
+    pytest["filterwarnings"] += ["ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
+    mutmut = {
+        "source_paths": ["src"],
+        "only_mutate": [f"src/dsh/{pattern}" for pattern in target.mutate],
+        "do_not_mutate": [TEST_TOOLS],
+        "also_copy": list(copied),
+        "pytest_add_cli_args": [f"--timeout={PER_TEST_S}", "--timeout-method=thread"],
+        "pytest_add_cli_args_test_selection": list(target.tests),
+        "timeout_multiplier": 3.0,
+        "timeout_constant": 20.0,
+        "track_dependencies": False,
+        "use_git_change_detection": False,
+        "on_dependency_change": "ignore",
+    }
+    sections = {"tool.mutmut": mutmut, "tool.pytest.ini_options": pytest}
+    # strings, numbers, truth values and lists of strings are written alike in JSON and in TOML
+    return "".join(
+        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in rows.items())
+        for name, rows in sections.items()
+    )
+
+
+def run(bench: Path, *, names: Sequence[str] = (), options: str = FIRST) -> None:
+    """Test what has no result yet, or the mutants of these names anew.
+
+    Args:
+        bench: The folder that was laid out.
+        names: Names of mutants.
+        options: More options for pytest.
+    """
+    with _inside(bench):
+        # kept out of the settings, whose change makes mutmut forget its results
+        os.environ["PYTEST_ADDOPTS"] = options
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.RLIM_INFINITY))
+        _leave_out_the_meaningless()
+        _fail_without_shrinking()
+        mutmut: Any = importlib.import_module("mutmut.__main__")
+        mutmut._run(tuple(names), 1)
+
+
+def results(target: Target, bench: Path) -> list[Mutant]:
+    """Return every mutant there is, in the order of the files."""
+    with _inside(bench):
+        apply: Any = importlib.import_module("mutmut.mutation.diff_apply")
+        stats: Any = importlib.import_module("mutmut.stats")
+        found: list[Mutant] = []
+        for path in sorted(Path("src").rglob("*.py")):
+            if not _is_mutated(target, path) or not Path("mutants", f"{path}.meta").is_file():
+                continue
+            meta = json.loads(Path("mutants", f"{path}.meta").read_text(encoding="utf-8"))
+            for name, code in meta["exit_code_by_key"].items():
+                before, after = _lines(apply.get_diff_for_mutant(name, path=path))
+                status = stats.status_by_exit_code[code]
+                file = path.relative_to("src").as_posix()
+                found.append(Mutant(name, file, _function(name), before, after, status))
+        return found
+
+
+def _is_mutated(target: Target, path: Path) -> bool:
+    place = path.relative_to("src/dsh").as_posix()
+    return any(fnmatch.fnmatch(place, pattern) for pattern in target.mutate) and not (
+        fnmatch.fnmatch(place, TEST_TOOLS)
+    )
+
+
+def _lines(diff: str) -> tuple[str, str]:
+    sides: tuple[list[str], list[str]] = ([], [])
+    for line in diff.splitlines():
+        if line[:3] in {"---", "+++"}:
+            continue
+        if line[:1] in {"-", "+"}:
+            sides[line[0] == "+"].append(line[1:].strip())
+    return "\n".join(sides[0]), "\n".join(sides[1])
+
+
+def _function(name: str) -> str:
+    words = name.rpartition(".")[2].partition("__mutmut_")[0]
+    return words[2:].replace("ǁ", ".")
+
+
+@contextlib.contextmanager
+def _inside(folder: Path) -> Generator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def _leave_out_the_meaningless() -> None:
+    """Keep mutmut's operators from what `mutation.wording` says means nothing."""
+    cst: Any = importlib.import_module("libcst")
+    mutators: Any = importlib.import_module("mutmut.mutation.mutators")
+    blank = cst.Module([])
+    looked_at = (cst.SimpleString, cst.Call, cst.Assign, cst.AnnAssign)
+
+    def filtered(operator: Callable[[Any], Iterable[Any]]) -> Callable[[Any], Iterable[Any]]:
+        def operate(node: Any) -> Iterable[Any]:
+            for changed in operator(node):
+                if not isinstance(node, looked_at) or not is_meaningless(
+                    blank.code_for_node(node), blank.code_for_node(changed)
+                ):
+                    yield changed
+
+        return operate
+
+    operators: list[Any] = mutators.mutation_operators
+    operators[:] = [(kind, filtered(operator)) for kind, operator in operators]
+
+
+def _fail_without_shrinking() -> None:
+    """Have a property fail at its first counterexample: which one it is does not matter."""
+    hypothesis: Any = importlib.import_module("hypothesis")
+    phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
+    hypothesis.settings.register_profile("mutation", phases=phases, database=None)
+    hypothesis.settings.load_profile("mutation")

@@ -1,0 +1,68 @@
+"""What can be mutated, and the tests that judge it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Target:
+    """Code that is changed, and the tests that have to notice.
+
+    Args:
+        name: What it is called on the command line.
+        mutate: Patterns of the files that are changed, relative to the namespace `dsh`.
+        wheels: The folders of the wheels whose code it is, or is copied beside it.
+        tests: Files and folders of tests, relative to the workspace.
+        floor: The share of mutants, in percent, that the tests have to kill.
+    """
+
+    name: str
+    mutate: tuple[str, ...]
+    wheels: tuple[str, ...]
+    tests: tuple[str, ...]
+    floor: float = 90.0
+
+
+# A wheel is judged by its own tests alone: what only another wheel's tests notice is a gap here.
+TARGETS = (
+    Target(
+        "dsh-llm-deepseek",
+        mutate=("llm_deepseek/_sse.py",),
+        wheels=("packages/dsh-llm-deepseek",),
+        tests=("packages/dsh-llm-deepseek/tests",),
+    ),
+    Target(
+        "dsh-session",
+        mutate=("session/*",),
+        wheels=("packages/dsh-session",),
+        tests=("packages/dsh-session/tests",),
+    ),
+    Target(
+        "dsh-tools",
+        mutate=("tools/*",),
+        wheels=("packages/dsh-tools",),
+        tests=("packages/dsh-tools/tests",),
+    ),
+    Target(
+        "dsh-core",
+        mutate=("core/*",),
+        wheels=("packages/dsh-core",),
+        tests=("packages/dsh-core/tests",),
+    ),
+    Target(
+        "dsh-agent-loop",
+        mutate=("agent_loop/*", "agent/loop/*"),
+        wheels=("packages/dsh-agent-loop", "packages/dsh-agent"),
+        tests=("packages/dsh-agent-loop/tests", "packages/dsh-agent/tests"),
+    ),
+    Target(
+        "dsh-session-persistence",
+        mutate=("session_persistence/*",),
+        wheels=("packages/dsh-session-persistence",),
+        tests=("packages/dsh-session-persistence/tests",),
+    ),
+)
+
+TEST_TOOLS = "*/testing.py"
+"""What tests are made with. Its faults show in the tests, so it is not changed."""

@@ -1,0 +1,80 @@
+"""The changes that mean nothing anywhere, so that no mutant is made of them.
+
+Three classes: the wording of texts for people, types that are named for the type checker only, and
+`None` where a variable was set to `False`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+_PROSE = re.compile(r"[^\W\d_].*\s|\s.*[^\W\d_]", re.DOTALL)
+_FALSE = re.compile(r"[^=!<>]= False;?$")
+_NONE = re.compile(r"[^=!<>]= None;?$")
+_TYPING = {"cast", "TypeVar", "NewType", "assert_type"}
+
+
+def is_meaningless(before: str, after: str) -> bool:
+    """Return whether a change can be told by nobody.
+
+    Args:
+        before: A string literal, a call or an assignment.
+        after: What is in its place.
+    """
+    if _FALSE.search(before) and _NONE.search(after):
+        return True
+    old, new = _parse(before), _parse(after)
+    if old is None:
+        return False
+    if isinstance(old, ast.Call) and isinstance(new, ast.Call):
+        return _is_call_meaningless(old, new)
+    return _is_prose(old)
+
+
+def _parse(code: str) -> ast.expr | None:
+    try:
+        return ast.parse(code.strip(), mode="eval").body
+    except SyntaxError:
+        return None
+
+
+def _is_call_meaningless(old: ast.Call, new: ast.Call) -> bool:
+    """Return whether a text became `None`, or an optional one is gone, or the type of a cast."""
+    if ast.dump(old.func) != ast.dump(new.func):
+        return False
+    if len(old.keywords) == len(new.keywords) + 1 and len(old.args) == len(new.args):
+        left = {keyword.arg for keyword in new.keywords}
+        return any(_is_prose(word.value) for word in old.keywords if word.arg not in left)
+    before, after = _values(old), _values(new)
+    if len(before) != len(after) or len(old.args) != len(new.args):
+        return False
+    pairs = enumerate(zip(before, after, strict=True))
+    changed = [place for place, (one, other) in pairs if ast.dump(one) != ast.dump(other)]
+    if len(changed) != 1 or not _is_none(after[changed[0]]):
+        return False
+    return _is_prose(before[changed[0]]) or (changed == [0] and _is_typing(old.func))
+
+
+def _values(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_typing(function: ast.expr) -> bool:
+    name = function.attr if isinstance(function, ast.Attribute) else function
+    return (name.id if isinstance(name, ast.Name) else name) in _TYPING
+
+
+def _is_prose(node: ast.expr) -> bool:
+    """Return whether a literal is a text of words, not a name, a key or a separator."""
+    if isinstance(node, ast.JoinedStr):
+        return any(_is_prose(part) for part in node.values)
+    return (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and bool(_PROSE.search(node.value))
+    )

@@ -1,0 +1,123 @@
+"""What mutation testing leaves out, counts and excuses; the mutating itself is mutmut's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from mutation.engine import Mutant, lay_out
+from mutation.equivalents import Equivalent, read, stale
+from mutation.targets import TARGETS
+from mutation.wording import is_meaningless
+
+ROOT = Path(__file__).resolve().parents[2]
+KILLED = Mutant("m.x_f__mutmut_1", "dsh/m.py", "f", "a < 1", "a <= 1", "killed")
+ALIVE = replace(KILLED, name="m.x_f__mutmut_2", after="a < 2", status="survived")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"no such tool"', '"XXno such toolXX"'),
+        ('Broken("no such tool", code)', "Broken(None, code)"),
+        ('Broken(f"no tool {name}", code)', "Broken(None, code)"),
+        ('Broken(code, hint="try again")', "Broken(code, hint=None)"),
+        ('Broken(code, hint="try again")', "Broken(code, )"),
+        ("cast(Tool, value)", "cast(None, value)"),
+        ("self.done = False", "self.done = None"),
+    ],
+)
+def test_wording_is_left_alone(before: str, after: str) -> None:
+    assert is_meaningless(before, after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"tool"', '"XXtoolXX"'),
+        ('", "', '"XX, XX"'),
+        ('b"data: x"', 'b"DATA: X"'),
+        ('Broken("no such tool", code)', 'Broken("no such tool", None)'),
+        ('Broken("no such tool", code)', "Broken(code)"),
+        ('Broken(code, hint="again")', "Broken(code, )"),
+        ("cast(Tool, value)", "cast(Tool, None)"),
+        ("find(False)", "find(None)"),
+        ("self.done = True", "self.done = False"),
+        ("self.same = one == False", "self.same = None"),
+    ],
+)
+def test_everything_else_is_changed(before: str, after: str) -> None:
+    assert not is_meaningless(before, after)
+
+
+def test_not_ending_is_noticed() -> None:
+    assert replace(ALIVE, status="timeout").killed
+    assert not replace(ALIVE, status="no tests").killed
+
+
+def test_an_excuse_fits_one_change() -> None:
+    entry = Equivalent("dsh/m.py", "f", "a < 1", "a < 2", "a is never 1")
+    assert entry.covers(ALIVE)
+    assert not entry.covers(KILLED)
+
+
+def test_an_excuse_for_what_is_no_survivor_is_stale() -> None:
+    fits = Equivalent("dsh/m.py", "f", "a < 1", "a < 2", "a is never 1")
+    dead = replace(fits, after="a <= 1")
+    gone = replace(fits, function="g")
+    elsewhere = replace(fits, file="dsh/other.py")
+    assert stale([fits, dead, gone, elsewhere], [KILLED, ALIVE]) == [dead, gone]
+
+
+def test_every_excuse_says_why_and_names_a_file() -> None:
+    for entry in read():
+        assert entry.reason
+        assert any((ROOT / w / "src" / entry.file).is_file() for t in TARGETS for w in t.wheels)
+
+
+def test_the_report_fails_below_the_floor(script: Callable[[str], ModuleType]) -> None:
+    report = script("mutate").report
+    text, code = report(TARGETS[0], [KILLED, ALIVE])
+    assert code == 1
+    assert "1 of 2 killed, 50.0 %" in text
+    assert "a < 2" in text
+    assert report(TARGETS[0], [KILLED])[1] == 0
+    assert report(TARGETS[0], [KILLED, replace(ALIVE, status="not checked")])[1] == 1
+
+
+def test_the_targets_are_there() -> None:
+    for target in TARGETS:
+        for pattern in target.mutate:
+            assert any(any((ROOT / w / "src/dsh").glob(pattern)) for w in target.wheels)
+        assert all((ROOT / tests).exists() for tests in target.tests)
+
+
+def test_a_bench_follows_the_sources(tmp_path: Path) -> None:
+    root = tmp_path / "workspace"
+    target = TARGETS[0]
+    source = root / target.wheels[0] / "src/dsh/lamp.py"
+    texts = {
+        source: "LIT = 1\n",
+        root / target.wheels[0] / "README.md": "A lamp.\n",
+        root / target.tests[0] / "test_lamp.py": "",
+        root / "conftest.py": "",
+        root / "packages/conftest.py": "",
+        root / "pyproject.toml": '[tool.pytest.ini_options]\nfilterwarnings = ["error"]\n',
+    }
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    bench = lay_out(target, root)
+    copy = bench / "src/dsh/lamp.py"
+    made = copy.stat().st_mtime_ns
+    assert lay_out(target, root) == bench
+    assert copy.stat().st_mtime_ns == made  # mutmut would test it all anew
+    source.rename(source.with_name("lantern.py"))
+    lay_out(target, root)
+    assert not copy.exists()
+    assert (bench / "src/dsh/lantern.py").read_text(encoding="utf-8") == "LIT = 1\n"
+    assert (bench / "mutants" / target.tests[0] / "test_lamp.py").exists()
