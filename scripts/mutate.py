@@ -1,8 +1,9 @@
 """Mutation testing: changes the code a little, many times, and asks the tests to notice.
 
-The first pass runs the tests on asyncio only. `--rest` runs the survivors once more against all
-tests, on both backends. Results are kept in `.mutation`, so a run that is broken off goes on where
-it was, and only functions that have changed are tested anew. A mutant that hangs is killed.
+The first pass runs the tests on asyncio only, without the slowest. `--rest` runs the survivors once
+more against all tests, on both backends, and imports the code anew for each, so that what runs at
+import counts too. Results are kept in `.mutation`, so a run that is broken off goes on where it
+was, and only functions that have changed are tested anew. A mutant that hangs is killed.
 
 Exits 1 if fewer mutants are killed than the target wants, or if `scripts/mutation/equivalent.toml`
 excuses something that is no survivor.
@@ -46,7 +47,7 @@ def report(target: Target, mutants: Sequence[Mutant], *, every: bool = True) -> 
             lines.append(f"  - {before}\n  + {after}")
     old = equivalents.stale(entries, mutants) if every and not open_ else []
     for entry in old:
-        lines.append(f"no survivor: {entry.file}, {entry.function}: {entry.after}")
+        lines.append(f"excused, but no survivor: {entry}")
     score = 100.0 * len(killed) / max(len(judged), 1)
     lines.append(
         f"{target.name}: {len(killed)} of {len(judged)} killed, {score:.1f} %; "
@@ -68,8 +69,8 @@ def main(arguments: list[str] | None = None) -> int:
     target = next(target for target in TARGETS if target.name == args.target)
     bench = ROOT / ".mutation" / target.name
     if not args.show:
-        bench = engine.lay_out(target, ROOT)
-        options, names = ("", ()) if args.rest else (engine.FIRST, ())
+        bench = engine.lay_out(target, ROOT, everything=args.rest)
+        options, names = ("", ()) if args.rest else (engine.first_pass(target), ())
         if args.rest or args.only:
             names = [
                 mutant.name

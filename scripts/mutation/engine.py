@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import hashlib
 import importlib
+import importlib.metadata
 import json
 import os
 import resource
@@ -20,17 +22,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mutation import wording
 from mutation.targets import TEST_TOOLS, Target
-from mutation.wording import is_meaningless
+from mutation.wording import is_meaningless, is_meaningless_line
 
 PER_TEST_S = 15
 """Seconds a test may take before the mutant counts as hanging; the slowest takes four."""
 
 MEMORY_BYTES = 6 * 1024**3
 """Address space of a run; a mutant that takes more is killed by its `MemoryError`."""
-
-FIRST = '-k "not trio"'
-"""What the first pass leaves out; survivors meet it in the second."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,25 @@ class Mutant:
         return self.status in {"killed", "timeout", "segfault"}
 
 
-def lay_out(target: Target, root: Path) -> Path:
+def lay_out(target: Target, root: Path, *, everything: bool = False) -> Path:
     """Bring the bench of a target up to date and return its folder.
 
     Unchanged sources keep the times that mutmut knows them by, so results are kept for them.
+
+    Args:
+        target: The target.
+        root: The workspace.
+        everything: Whether each mutant imports the code anew, so that what runs only then counts.
     """
     bench = root / ".mutation" / target.name
+    made_by = hashlib.sha256(Path(wording.__file__).read_bytes())
+    made_by.update(_version("mutmut").encode())
+    stamp = bench / "made-by"
+    if not stamp.is_file() or stamp.read_text(encoding="utf-8") != made_by.hexdigest():
+        # the mutants would be numbered anew, and mutmut knows its results by number
+        shutil.rmtree(bench, ignore_errors=True)
+        bench.mkdir(parents=True)
+        stamp.write_text(made_by.hexdigest(), encoding="utf-8")
     for wheel in target.wheels:
         _mirror(root / wheel / "src", bench / "src")
     wanted = {
@@ -82,9 +95,17 @@ def lay_out(target: Target, root: Path) -> Path:
         for base in (bench, bench / "mutants"):
             _replace(root / place, base / place)
     (bench / "pyproject.toml").write_text(
-        _manifest(target, root, [*shared, *readmes, *target.tests]), encoding="utf-8"
+        _manifest(target, root, [*shared, *readmes, *target.tests], everything=everything),
+        encoding="utf-8",
     )
     return bench
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
 
 
 def _mirror(source: Path, target: Path) -> None:
@@ -106,7 +127,7 @@ def _replace(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _manifest(target: Target, root: Path, copied: Sequence[str]) -> str:
+def _manifest(target: Target, root: Path, copied: Sequence[str], *, everything: bool) -> str:
     """Return the settings of mutmut, and those of pytest that the workspace has."""
     with (root / "pyproject.toml").open("rb") as file:
         options: dict[str, Any] = tomllib.load(file)["tool"]["pytest"]["ini_options"]
@@ -119,6 +140,9 @@ def _manifest(target: Target, root: Path, copied: Sequence[str]) -> str:
         "also_copy": list(copied),
         "pytest_add_cli_args": [f"--timeout={PER_TEST_S}", "--timeout-method=thread"],
         "pytest_add_cli_args_test_selection": list(target.tests),
+        # forked from a process that has run no test, so that nothing built on first use is there
+        "process_isolation": "forkserver",
+        "forkserver_warmup": "none" if everything else "collect",
         "timeout_multiplier": 3.0,
         "timeout_constant": 20.0,
         "track_dependencies": False,
@@ -133,7 +157,13 @@ def _manifest(target: Target, root: Path, copied: Sequence[str]) -> str:
     )
 
 
-def run(bench: Path, *, names: Sequence[str] = (), options: str = FIRST) -> None:
+def first_pass(target: Target) -> str:
+    """Return the options for pytest that leave out what survivors meet in the second pass."""
+    slow = (f"--deselect={target.tests[0]}/{name}" for name in target.later)
+    return " ".join(['-k "not trio"', *slow])
+
+
+def run(bench: Path, *, names: Sequence[str] = (), options: str) -> None:
     """Test what has no result yet, or the mutants of these names anew.
 
     Args:
@@ -163,6 +193,8 @@ def results(target: Target, bench: Path) -> list[Mutant]:
             meta = json.loads(Path("mutants", f"{path}.meta").read_text(encoding="utf-8"))
             for name, code in meta["exit_code_by_key"].items():
                 before, after = _lines(apply.get_diff_for_mutant(name, path=path))
+                if is_meaningless_line(before, after):
+                    continue
                 status = stats.status_by_exit_code[code]
                 file = path.relative_to("src").as_posix()
                 found.append(Mutant(name, file, _function(name), before, after, status))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,29 +15,29 @@ LIST = Path(__file__).with_name("equivalent.toml")
 
 @dataclass(frozen=True)
 class Equivalent:
-    """A change that makes no difference.
+    """A change that makes no difference, or all changes of a place where none does.
 
     Args:
-        file: The file, relative to the folder `src` of its wheel.
-        function: The function or method, as in a qualified name.
-        before: The lines that are changed, stripped.
-        after: The lines in their place, stripped.
+        file: The file, relative to the folder `src` of its wheel; may be a pattern.
+        function: The function or method, as in a qualified name; may be a pattern.
         reason: Why nobody can tell.
+        before: The lines that are changed, stripped; any if it is left out.
+        after: The lines in their place, stripped; any if it is left out.
     """
 
     file: str
     function: str
-    before: str
-    after: str
     reason: str
+    before: str | None = None
+    after: str | None = None
 
     def covers(self, mutant: Mutant) -> bool:
         """Return whether the mutant is this change."""
-        return (self.file, self.function, self.before, self.after) == (
-            mutant.file,
-            mutant.function,
-            mutant.before,
-            mutant.after,
+        return (
+            fnmatch.fnmatchcase(mutant.file, self.file)
+            and fnmatch.fnmatchcase(mutant.function, self.function)
+            and self.before in {None, mutant.before}
+            and self.after in {None, mutant.after}
         )
 
 
@@ -57,5 +58,5 @@ def stale(entries: Iterable[Equivalent], mutants: Sequence[Mutant]) -> list[Equi
     return [
         entry
         for entry in entries
-        if entry.file in files and not any(entry.covers(mutant) for mutant in survivors)
+        if fnmatch.filter(files, entry.file) and not any(entry.covers(m) for m in survivors)
     ]

@@ -14,6 +14,7 @@ class Target:
         mutate: Patterns of the files that are changed, relative to the namespace `dsh`.
         wheels: The folders of the wheels whose code it is, or is copied beside it.
         tests: Files and folders of tests, relative to the workspace.
+        later: Tests that take seconds, which only the second pass runs.
         floor: The share of mutants, in percent, that the tests have to kill.
     """
 
@@ -21,6 +22,7 @@ class Target:
     mutate: tuple[str, ...]
     wheels: tuple[str, ...]
     tests: tuple[str, ...]
+    later: tuple[str, ...] = ()
     floor: float = 90.0
 
 
@@ -37,6 +39,13 @@ TARGETS = (
         mutate=("session/*",),
         wheels=("packages/dsh-session",),
         tests=("packages/dsh-session/tests",),
+        later=(
+            "test_session_codec.py::test_random_payloads_are_of_every_type",
+            "test_session_codec.py::test_what_is_bent_reads_or_fails_in_the_same_way",
+            "test_session_codec.py::test_bent_columns_read_or_fail_as_the_wire_form_does",
+            "test_session_enclosure.py::test_an_event_costs_less_than_a_kilobyte_beyond_its_text",
+            "test_session_enclosure.py::test_messages_and_results_stay_below_a_kilobyte_too",
+        ),
     ),
     Target(
         "dsh-tools",

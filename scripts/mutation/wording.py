@@ -1,7 +1,7 @@
 """The changes that mean nothing anywhere, so that no mutant is made of them.
 
-Three classes: the wording of texts for people, types that are named for the type checker only, and
-`None` where a variable was set to `False`.
+The wording of texts for people, what is logged, types and cases that stand there for the type
+checker only, and `None` where a variable was set to `False`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ import re
 _PROSE = re.compile(r"[^\W\d_].*\s|\s.*[^\W\d_]", re.DOTALL)
 _FALSE = re.compile(r"[^=!<>]= False;?$")
 _NONE = re.compile(r"[^=!<>]= None;?$")
+_CAST = re.compile(r"""cast\((None|"[^"]*")""")
+_TEXT = re.compile(r"""(\w+=)?f".*",?$""")
+_LOG = re.compile(r"(\w+\.)*_?log(ger)?\.(debug|info|warning|error|exception|critical|log)$")
 _TYPING = {"cast", "TypeVar", "NewType", "assert_type"}
 
 
 def is_meaningless(before: str, after: str) -> bool:
-    """Return whether a change can be told by nobody.
+    """Return whether a change can be told by nobody, so that it need not be made.
 
     Args:
         before: A string literal, a call or an assignment.
@@ -32,6 +35,20 @@ def is_meaningless(before: str, after: str) -> bool:
     return _is_prose(old)
 
 
+def is_meaningless_line(before: str, after: str) -> bool:
+    """Return whether a change is one of those that show only in the lines around the expression.
+
+    Args:
+        before: The lines that are changed, stripped.
+        after: The lines in their place, stripped.
+    """
+    if (before, after) == ("case _:\npass", ""):
+        return True
+    if _CAST.search(before) and _CAST.sub("cast(", before) == _CAST.sub("cast(", after):
+        return True
+    return bool(_TEXT.match(before) and _TEXT.match(after) and _PROSE.search(before))
+
+
 def _parse(code: str) -> ast.expr | None:
     try:
         return ast.parse(code.strip(), mode="eval").body
@@ -43,6 +60,8 @@ def _is_call_meaningless(old: ast.Call, new: ast.Call) -> bool:
     """Return whether a text became `None`, or an optional one is gone, or the type of a cast."""
     if ast.dump(old.func) != ast.dump(new.func):
         return False
+    if _LOG.match(ast.unparse(old.func)):
+        return True
     if len(old.keywords) == len(new.keywords) + 1 and len(old.args) == len(new.args):
         left = {keyword.arg for keyword in new.keywords}
         return any(_is_prose(word.value) for word in old.keywords if word.arg not in left)

@@ -60,13 +60,16 @@ def test_not_ending_is_noticed() -> None:
 
 
 def test_an_excuse_fits_one_change() -> None:
-    entry = Equivalent("dsh/m.py", "f", "a < 1", "a < 2", "a is never 1")
+    entry = Equivalent("dsh/m.py", "f", "a is never 1", "a < 1", "a < 2")
     assert entry.covers(ALIVE)
     assert not entry.covers(KILLED)
+    anywhere = Equivalent("dsh/*", "*", "a is never 1", "a < 1")
+    assert anywhere.covers(ALIVE)
+    assert not anywhere.covers(replace(ALIVE, before="b < 1"))
 
 
 def test_an_excuse_for_what_is_no_survivor_is_stale() -> None:
-    fits = Equivalent("dsh/m.py", "f", "a < 1", "a < 2", "a is never 1")
+    fits = Equivalent("dsh/m.py", "f", "a is never 1", "a < 1", "a < 2")
     dead = replace(fits, after="a <= 1")
     gone = replace(fits, function="g")
     elsewhere = replace(fits, file="dsh/other.py")
@@ -76,7 +79,7 @@ def test_an_excuse_for_what_is_no_survivor_is_stale() -> None:
 def test_every_excuse_says_why_and_names_a_file() -> None:
     for entry in read():
         assert entry.reason
-        assert any((ROOT / w / "src" / entry.file).is_file() for t in TARGETS for w in t.wheels)
+        assert any(any((ROOT / w / "src").glob(entry.file)) for t in TARGETS for w in t.wheels)
 
 
 def test_the_report_fails_below_the_floor(script: Callable[[str], ModuleType]) -> None:

@@ -480,10 +480,26 @@ def test_an_event_type_has_a_family(name: str) -> None:
 
 
 def test_only_the_spine_writes_history() -> None:
-    with pytest.raises(SessionTypeError, match="history"):
+    with pytest.raises(SessionTypeError, match="history") as caught:
 
         class Bad(SessionData, type="test-append/bad", surface=True):  # pyright: ignore[reportUnusedClass]
             pass
+
+    assert caught.value.code == SessionTypeError.BAD_EVENT_TYPE
+
+
+def test_a_type_says_whether_it_stands_in_the_history() -> None:
+    class Aside(SessionData, type="test-append/aside"):
+        __module__ = "dsh.session.test"
+
+    class Said(SessionData, type="test-append/said", surface=True):
+        __module__ = "dsh.session.test"
+
+    class Derived(Said):
+        __module__ = "dsh.session.test"
+
+    assert (Aside.surface_eligible, Said.surface_eligible) == (False, True)
+    assert Derived.surface_eligible
 
 
 def test_a_base_class_needs_no_type() -> None:

@@ -233,7 +233,7 @@ def test_a_payload_as_deep_as_a_log_takes_comes_back() -> None:
     ],
 )
 def test_what_is_no_json_object_is_malformed(line: bytes) -> None:
-    with pytest.raises(SessionFormatError) as caught:
+    with pytest.raises(SessionFormatError, match="an event is no JSON") as caught:
         decode_event(line)
     assert caught.value.code == SessionFormatError.MALFORMED_EVENT
 

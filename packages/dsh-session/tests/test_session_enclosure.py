@@ -112,6 +112,8 @@ STEP = StepStart(1, 1)
         ((START,), SteeringMessage(2, (), USER), EnclosureError.TURN_MISMATCH),
         ((START, STEP), StepStart(1, 2), EnclosureError.STEP_MISMATCH),
         ((START, STEP), TurnEnd(1, Completed()), EnclosureError.STEP_MISMATCH),
+        ((START, STEP), AssistantChunk(2, 1, TextDelta(0, "x")), EnclosureError.TURN_MISMATCH),
+        ((START, STEP), AssistantChunk(1, 2, TextDelta(0, "x")), EnclosureError.STEP_MISMATCH),
         ((START, STEP), AssistantMessage(1, 2, ()), EnclosureError.STEP_MISMATCH),
         ((START, STEP), AssistantMessage(2, 1, ()), EnclosureError.TURN_MISMATCH),
         ((START, STEP), ToolCall(1, 2, "c", "t", ""), EnclosureError.STEP_MISMATCH),
@@ -128,6 +130,13 @@ def test_an_event_out_of_place_is_refused(
         session.append(data, APPEND if data.surface_eligible else None)
     assert caught.value.code == code
     assert session.seq == len(before)
+
+
+def test_a_step_that_is_missed_is_told_from_one_that_is_another() -> None:
+    with pytest.raises(EnclosureError, match="names step 2, but no step is open"):
+        opened(START).append(StepEnd(1, 2))
+    with pytest.raises(EnclosureError, match="names step 2, but step 1 is open"):
+        opened(START, STEP).append(StepEnd(1, 2))
 
 
 def data_name(data: SessionData) -> str:

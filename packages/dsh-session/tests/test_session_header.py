@@ -72,6 +72,7 @@ def test_empty_parts_are_absent_and_equal_headers_differ_in_nothing() -> None:
     [
         ("a\nb\nc", "a\nX\nc", SystemDelta(1, 1, ("X",))),
         ("a\nb", "c\nd", SystemDelta(0, 0, ("c", "d"))),
+        ("x\nb\nc", "y\nb\nc", SystemDelta(0, 2, ("y",))),
         (None, "a\nb", SystemDelta(0, 0, ("a", "b"))),
         ("a\nb", None, SystemDelta(0, 0, ())),
         ("a\na\na", "a\na", SystemDelta(2, 0, ())),
@@ -134,6 +135,7 @@ def test_config_and_prefix_are_replaced_whole() -> None:
     new = EpochHeader(LlmCallConfig("n", stop=("x",)), "s", tools("a"), None)
     delta = diff_header(old, new)
     assert delta == RequestHeaderDelta(config=new.config, message_prefix=())
+    assert diff_header(head("s"), head("t")) == RequestHeaderDelta(system=SystemDelta(0, 0, ("t",)))
     assert delta is not None
     assert apply_header_delta(old, delta) == new
     back = diff_header(new, old)

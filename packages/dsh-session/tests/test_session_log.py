@@ -109,11 +109,15 @@ def test_a_seed_with_lossy_data_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "event", [SessionEvent(0, 0, user("x")), SessionEvent(0, 0, TodoWrite(()), APPEND)]
+    ("event", "verb"),
+    [
+        (SessionEvent(0, 0, user("x")), "lacks"),
+        (SessionEvent(0, 0, TodoWrite(()), APPEND), "carries"),
+    ],
 )
-def test_a_seed_with_a_wrong_marker_is_refused(event: SessionEvent) -> None:
+def test_a_seed_with_a_wrong_marker_is_refused(event: SessionEvent, verb: str) -> None:
     # case: S-06
-    with pytest.raises(SeedError, match=rf"{event.type} at seq 0.*surfaceOp") as caught:
+    with pytest.raises(SeedError, match=rf"{event.type} at seq 0 {verb}.*surfaceOp") as caught:
         Session("s", [event])
     assert caught.value.code == SeedError.SEED_SURFACE_OP
 
@@ -142,6 +146,14 @@ def test_a_good_seed_is_taken_over_and_detached() -> None:
     assert session.events[0].data == UnknownData("some/thing", {"a": [1]})
     assert session.events[1].source_event_seqs == (0,)
     assert session.append(TurnStart(1, MessageTrigger(USER))).seq == 2
+
+
+def test_a_seed_that_cannot_change_is_taken_over_as_it_is() -> None:
+    plain = SessionEvent(0, 5, user("x"), APPEND)
+    sourced = SessionEvent(1, 6, user("y"), APPEND, (0,))
+    session = Session("s", [plain, sourced])
+    assert session.events[0] is plain
+    assert session.events[1] is sourced
 
 
 def test_a_finished_log_derives_the_same_in_a_new_session() -> None:

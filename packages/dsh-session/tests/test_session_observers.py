@@ -209,6 +209,7 @@ async def test_parked_work_runs_in_order_when_the_notification_is_over() -> None
         values = [event.data.value for event in session.events if isinstance(event.data, Note)]
         assert values == ["one", "two", "three"]
         assert [str(failure.error) for failure in failures] == ["parked"]
+        assert "parked until a notification was over" in failures[0].where
         session.after_notification(lambda: note("now"))
         assert session.events[-1].data == Note("now")
         with pytest.raises(RuntimeError, match="parked"):
@@ -231,6 +232,41 @@ async def test_work_parked_by_a_validator_runs_although_the_event_is_refused() -
         with pytest.raises(DshError, match="no"):
             session.append(StepStart(1, 1))
         assert session.events[-1].data == Note("after")
+
+
+async def test_work_parked_by_a_validator_waits_for_the_event_it_looked_at() -> None:
+    async with App() as app:
+        await app.mount(SessionStore).settled()
+        store = app[SessionStore]
+        session = store.create(app.ctx)
+
+        def park(subject: Session, event: SessionEvent) -> None:
+            if isinstance(event.data, TurnStart):
+                subject.after_notification(lambda: subject.append(Note("after")))
+
+        store.validator(app.ctx, park)
+        session.append(TurnStart(1, MessageTrigger(UserSource())))
+        assert [event.type for event in session.events] == ["turn/start", "test-observers/note"]
+
+
+async def test_parked_work_is_not_cut_into_by_what_it_appends() -> None:
+    async with App() as app:
+        await app.mount(SessionStore).settled()
+        session = app[SessionStore].create(app.ctx)
+        done: list[str] = []
+
+        def first() -> None:
+            session.append(Note("one"))
+            done.append("first")
+
+        def on_event(event: SessionEventAppended) -> None:
+            if isinstance(event.event.data, TurnStart):
+                session.after_notification(first)
+                session.after_notification(lambda: done.append("second"))
+
+        app.ctx.on(SessionEventAppended, on_event)
+        session.append(TurnStart(1, MessageTrigger(UserSource())))
+        assert done == ["first", "second"]
 
 
 async def test_closing_records_are_committed_over_an_objection() -> None:
@@ -265,6 +301,7 @@ async def test_closing_records_are_committed_over_an_objection() -> None:
             "against step/end",
             "against turn/end",
         ]
+        assert "validating step/end at seq 3" in failures[0].where
 
 
 async def test_a_dispatch_veto_reaches_the_appender_but_never_keeps_a_turn_open() -> None:
@@ -283,6 +320,29 @@ async def test_a_dispatch_veto_reaches_the_appender_but_never_keeps_a_turn_open(
         session.append(TurnEnd(1, Completed()))
         assert session.turn_open is None
         assert str(session.take_objection()) == "dispatch"
+
+
+async def test_an_objection_at_the_door_comes_before_one_of_the_dispatch() -> None:
+    async with App() as app:
+        failures: list[Failure] = []
+        app.on_error(app.ctx, failures.append)
+        await app.mount(SessionStore).settled()
+        session = app[SessionStore].create(app.ctx)
+        session.append(TurnStart(1, MessageTrigger(UserSource())))
+
+        def object_to_it(subject: Session, event: SessionEvent) -> None:
+            raise DshError("validator", code="VETO")
+
+        def veto(event: object, key: object, mode: str) -> None:
+            if isinstance(event, SessionEventAppended):
+                raise DshError("dispatch", code="VETO")
+
+        app[SessionStore].validator(app.ctx, object_to_it)
+        app.on_dispatch(app.ctx, veto)
+        session.append(TurnEnd(1, Completed()))
+        assert str(session.take_objection()) == "validator"
+        assert [str(failure.error) for failure in failures] == ["dispatch"]
+        assert "turn/end at seq 1" in failures[0].where
 
 
 async def test_validators_can_leave_chunks_out() -> None:

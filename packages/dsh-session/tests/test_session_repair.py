@@ -183,6 +183,19 @@ def test_any_prefix_is_closed_and_stays_closed(length: int) -> None:
     assert is_tool_pairing_balanced(session.surface.nodes, session.events) is not dangling
 
 
+def test_a_log_without_a_turn_needs_nothing() -> None:
+    session = Session("s", enclosed=False)
+    session.append(UserMessage((), USER), APPEND)
+    assert interrupted_turn_closers(session.events) == ()
+
+
+def test_a_result_that_answers_no_call_is_passed_over() -> None:
+    session = Session("s", enclosed=False)
+    session.append(TurnStart(1, MessageTrigger(USER)))
+    session.append(ToolResult(1, 1, "a", OUT), APPEND)
+    assert [event.type for event in interrupted_turn_closers(session.events)] == ["turn/end"]
+
+
 # --- cuts ---------------------------------------------------------------------------------
 
 
@@ -201,6 +214,17 @@ def test_cuts_around_a_step_with_two_calls() -> None:
     assert not cut(session, first.seq)
     assert not cut(session, second.seq)
     assert cut(session, after.seq)
+    assert cut(session, None)
+
+
+def test_calls_of_several_answers_add_up() -> None:
+    session = Session("s", enclosed=False)
+    for call_id in ("a", "b"):
+        session.append(AssistantMessage(1, 1, calls(call_id)), APPEND)
+    first = session.append(ToolResult(1, 1, "a", OUT), APPEND)
+    session.append(ToolResult(1, 1, "b", OUT), APPEND)
+    assert not cut(session, first.seq)
+    assert not cut(session, first.seq + 1)
     assert cut(session, None)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from dsh.core import App, Context, DshError, InactiveContextError, Plugin, inject
+from dsh.core import App, Context, DshError, Failure, InactiveContextError, Plugin, inject
 from dsh.core.testing import set_wall_clock
 from dsh.llm import TextBlock
 from dsh.session import (
@@ -29,6 +29,7 @@ from dsh.session import (
     SessionEvent,
     SessionMeta,
     SessionStore,
+    SessionTap,
     StepStart,
     TodoWrite,
     TurnEnd,
@@ -261,6 +262,9 @@ async def test_a_session_belongs_to_one_store() -> None:
             elsewhere.enter(other.ctx, session)
         assert caught.value.code == SessionStoreError.SESSION_ATTACHED
         assert elsewhere.list() == ()
+        with pytest.raises(SessionStoreError, match="'s' is attached") as again:
+            session.attach(SessionTap(None, print, print))
+        assert again.value.code == SessionStoreError.SESSION_ATTACHED
 
 
 async def test_a_context_that_is_gone_enters_nothing() -> None:
@@ -286,6 +290,18 @@ async def test_the_store_lets_go_of_its_sessions_when_it_leaves() -> None:
         assert not session.attached
         session.append(TurnStart(1, TRIGGER))
         assert heard == ["disposed s"]
+
+
+async def test_a_session_leaves_once_although_its_owner_stays_longer_than_the_store() -> None:
+    async with App() as app:
+        failures: list[Failure] = []
+        app.on_error(app.ctx, failures.append)
+        mount = app.mount(SessionStore)
+        await mount.settled()
+        entry = app[SessionStore].enter(app.ctx, app[SessionStore].prepare("s"))
+        await mount.dispose()
+        entry.dispose_nowait()
+        assert failures == []
 
 
 # --- flush --------------------------------------------------------------------------------
@@ -475,7 +491,7 @@ async def test_sources_that_cannot_be_forked() -> None:
         assert store.list() == (live,)
 
 
-@pytest.mark.parametrize("boundary", [-1, 0.5, 10_000, True, "0"], ids=repr)
+@pytest.mark.parametrize("boundary", [-1, 0.5, len(worked_turn()), 10_000, True, "0"], ids=repr)
 async def test_boundaries_that_are_none(boundary: Any) -> None:
     # case: S-25
     async with App() as app:

@@ -414,6 +414,22 @@ def test_what_cannot_be_read_is_refused_and_named(raw: dict[str, Any], token: st
     assert caught.value.code == SessionFormatError.MALFORMED_EVENT
 
 
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        (
+            wire("todo/write", {"todos": [{"content": "a", "status": "later"}]}),
+            r"todos\.0\.status: Input should be",
+        ),
+        (wire("request/header-delta", {}), "cannot be read: Value error, a"),
+    ],
+    ids=["in a field", "in the whole"],
+)
+def test_what_cannot_be_read_is_found_by_its_path(raw: dict[str, Any], problem: str) -> None:
+    with pytest.raises(SessionFormatError, match=problem):
+        event_from_wire(raw)
+
+
 def test_numbers_are_not_coerced_into_text() -> None:
     raw = wire("tool/call", {"turn": 1, "step": 1, "callId": 5, "name": "n", "arguments": ""})
     with pytest.raises(SessionFormatError, match="callId"):
@@ -449,7 +465,7 @@ def test_a_header_goes_there_and_back() -> None:
         "delegationDepth": 1,
         "agentPreset": "x",
     }
-    for header in (lean, full):
+    for header in (lean, full, SessionHeader(id="s", created_at=0)):
         assert header_from_wire(djson_round_trip(header_to_wire(header))) == header
 
 

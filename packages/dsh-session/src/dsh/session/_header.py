@@ -92,8 +92,8 @@ def diff_system(old: str | None, new: str | None) -> SystemDelta:
     return SystemDelta(start, end, tuple(after[start : len(after) - end]))
 
 
-def apply_system(old: str | None, delta: SystemDelta) -> str | None:
-    """Return the edited text, or None when no line is left.
+def apply_system(old: str | None, delta: SystemDelta) -> str:
+    """Return the edited text, empty when no line is left.
 
     Raises:
         ValueError: The edit keeps more lines than there are.
@@ -106,8 +106,7 @@ def apply_system(old: str | None, delta: SystemDelta) -> str | None:
             f"a system edit keeps {delta.keep_start} + {delta.keep_end} of {len(before)} lines"
         )
     tail = before[len(before) - delta.keep_end :]
-    after = [*before[: delta.keep_start], *delta.insert, *tail]
-    return "\n".join(after) if after else None
+    return "\n".join((*before[: delta.keep_start], *delta.insert, *tail))
 
 
 def diff_tools(old: Sequence[ToolSchema], new: Sequence[ToolSchema]) -> ToolsDelta:
