@@ -8,7 +8,8 @@ was, and only functions that have changed are tested anew. A mutant that hangs i
 Exits 1 if fewer mutants are killed than the target wants, or if `scripts/mutation/equivalent.toml`
 excuses something that is no survivor.
 
-Usage: `uv run --group mutation python scripts/mutate.py TARGET [--rest] [--show] [--only GLOB]`.
+Usage: `uv run --group mutation python scripts/mutate.py TARGET [--rest] [--show]`, and
+`... TARGET --only GLOB` or `--sample N`.
 """
 
 from __future__ import annotations
@@ -48,12 +49,29 @@ def report(target: Target, mutants: Sequence[Mutant], *, every: bool = True) -> 
     old = equivalents.stale(entries, mutants) if every and not open_ else []
     for entry in old:
         lines.append(f"excused, but no survivor: {entry}")
-    score = 100.0 * len(killed) / max(len(judged), 1)
+    tested = len(judged) - len(open_)
+    score = 100.0 * len(killed) / max(tested, 1)
     lines.append(
-        f"{target.name}: {len(killed)} of {len(judged)} killed, {score:.1f} %; "
+        f"{target.name}: {len(killed)} of {tested} killed, {score:.1f} %; "
         f"{len(mutants) - len(judged)} more are equivalent, {len(open_)} were not tested"
     )
     return "\n".join(lines) + "\n", 1 if old or open_ or score < target.floor else 0
+
+
+def _chosen(target: Target, bench: Path, glob: str, sample: int | None) -> list[str]:
+    """Return the names of the survivors that fit, or of a sample of what was not tested."""
+    engine.generate(bench)
+    mutants = engine.results(target, bench)
+    if sample:
+        picked = mutants[::sample]
+        return [mutant.name for mutant in picked if mutant.status == "not checked"]
+    return [
+        mutant.name
+        for mutant in mutants
+        if not mutant.killed
+        and mutant.status != "not checked"
+        and fnmatch.fnmatchcase(mutant.name, glob)
+    ]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -65,20 +83,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rest", action="store_true", help="the survivors, against all tests")
     parser.add_argument("--show", action="store_true", help="the results there are; run nothing")
     parser.add_argument("--only", metavar="GLOB", help="survivors whose name fits, again")
+    parser.add_argument("--sample", metavar="N", type=int, help="every N-th mutant not yet tested")
     args = parser.parse_args(arguments)
     target = next(target for target in TARGETS if target.name == args.target)
     bench = ROOT / ".mutation" / target.name
     if not args.show:
         bench = engine.lay_out(target, ROOT, everything=args.rest)
-        options, names = ("", ()) if args.rest else (engine.first_pass(target), ())
-        if args.rest or args.only:
-            names = [
-                mutant.name
-                for mutant in engine.results(target, bench)
-                if not mutant.killed and fnmatch.fnmatch(mutant.name, args.only or "*")
-            ]
-        if names or not (args.rest or args.only):
-            engine.run(bench, names=names, options=options)
+        options = "" if args.rest else engine.first_pass(target)
+        if args.rest or args.only or args.sample:
+            names = _chosen(target, bench, args.only or "*", args.sample)
+            if names:
+                engine.run(bench, names=names, options=options)
+        else:
+            engine.run(bench, options=options)
     text, code = report(target, engine.results(target, bench))
     sys.stdout.write(text)
     return code

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 
 from dsh.core import DshError, NotJsonError
 from dsh.core import json as djson
-from dsh.llm import BlockEnd, Finish, FinishReason, TextBlock, TextDelta, ToolCallDelta
+from dsh.llm import (
+    BlockEnd,
+    Finish,
+    FinishReason,
+    ReasoningDelta,
+    TextBlock,
+    TextDelta,
+    ToolCallDelta,
+)
 from dsh.session import (
     APPEND,
     AssistantChunk,
@@ -95,6 +103,55 @@ def test_random_payloads_are_of_every_type(payloads: st.SearchStrategy[SessionDa
 )
 def test_the_spelling_is_that_of_the_wire_form(event: SessionEvent) -> None:
     assert encode_event(event) == djson.dumps(event_to_wire(event))
+
+
+DELTAS = (
+    TextDelta(0, "caf\u00e9 \u2028"),
+    ReasoningDelta(1, ""),
+    ToolCallDelta(2, "c", '{"a"', "tool"),
+    ToolCallDelta(2, "c", ":1}"),
+)
+STRAIGHT = (
+    *worked_turn(),
+    *(SessionEvent(7, 1000, AssistantChunk(1, 2, delta)) for delta in DELTAS),
+    SessionEvent(7, 1000, AssistantChunk(1, 2, BlockEnd(0, TextBlock("x")))),
+    SessionEvent(9, 1000, UserMessage((), UserSource()), APPEND, (1, 2)),
+)
+
+
+def long_way(*_: object) -> NoReturn:
+    raise AssertionError("the long way was taken")
+
+
+@pytest.mark.parametrize("event", STRAIGHT, ids=lambda event: f"{event.seq}-{event.type}")
+def test_what_is_written_is_read_without_the_long_way(
+    event: SessionEvent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line, row = encode_event(event), event_to_row(event)
+    monkeypatch.setattr("dsh.session._codec.event_from_wire", long_way)
+    assert decode_event(line) == event
+    assert event_from_row(*row) == event
+
+
+@pytest.mark.parametrize("delta", DELTAS, ids=lambda delta: delta.type)
+def test_deltas_are_written_without_a_serializer(
+    delta: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = SessionEvent(7, 1000, AssistantChunk(1, 2, delta))
+    wire = event_to_wire(event)
+    monkeypatch.setattr("dsh.session._codec.adapter_of", long_way)
+    assert djson.loads(encode_event(event)) == djson.loads(djson.dumps(wire))
+
+
+@pytest.mark.parametrize("delta", DELTAS, ids=lambda delta: delta.type)
+@pytest.mark.parametrize("field", ["turn", "step", "index", "more"])
+def test_a_delta_with_a_field_of_another_type_is_refused(delta: Any, field: str) -> None:
+    wire: Any = event_to_wire(SessionEvent(7, 1000, AssistantChunk(1, 2, delta)))
+    place = wire["data"] if field in {"turn", "step"} else wire["data"]["chunk"]
+    place[field] = "1"
+    assert outcome(lambda: decode_event(djson.dumps(wire))) == outcome(
+        lambda: event_from_wire(wire)
+    )
 
 
 def test_a_row_has_a_column_for_each_field_of_the_envelope() -> None:

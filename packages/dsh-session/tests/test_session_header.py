@@ -143,6 +143,14 @@ def test_config_and_prefix_are_replaced_whole() -> None:
     assert apply_header_delta(new, back) == old
 
 
+def test_what_an_edit_does_not_name_stays() -> None:
+    old = head("s", "a", "pq")
+    config = LlmCallConfig("n")
+    assert apply_header_delta(old, RequestHeaderDelta(config=config)) == EpochHeader(
+        config, "s", old.tools, old.message_prefix
+    )
+
+
 def test_a_stop_list_counts_element_by_element() -> None:
     one = EpochHeader(LlmCallConfig("m", stop=("a", "b")))
     two = EpochHeader(LlmCallConfig("m", stop=("b", "a")))

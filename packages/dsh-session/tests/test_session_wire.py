@@ -412,6 +412,7 @@ def test_what_cannot_be_read_is_refused_and_named(raw: dict[str, Any], token: st
     with pytest.raises(SessionFormatError, match=token) as caught:
         event_from_wire(raw)
     assert caught.value.code == SessionFormatError.MALFORMED_EVENT
+    assert f"at seq {raw.get('seq')!r} of type {raw.get('type')!r}" in str(caught.value)
 
 
 @pytest.mark.parametrize(
