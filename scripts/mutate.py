@@ -89,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
     bench = ROOT / ".mutation" / target.name
     if not args.show:
         bench = engine.lay_out(target, ROOT, everything=args.rest)
-        options = "" if args.rest else engine.first_pass(target)
+        options = engine.chosen_tests(target, every=args.rest)
         if args.rest or args.only or args.sample:
             names = _chosen(target, bench, args.only or "*", args.sample)
             if names:

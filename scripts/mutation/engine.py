@@ -33,6 +33,21 @@ MEMORY_BYTES = 6 * 1024**3
 """Address space of a run; a mutant that takes more is killed by its `MemoryError`."""
 
 
+PRELOADED = "preloaded.txt"
+_LIBRARIES = (
+    "pydantic",
+    "pydantic.dataclasses",
+    "anyio.pytest_plugin",
+    "anyio._backends._asyncio",
+    "anyio._backends._trio",
+    "hypothesis.strategies",
+    "_hypothesis_pytestplugin",
+    "jsonschema",
+    "pytest_timeout",
+)
+"""What every mutant has imported when it starts, because nothing in it is mutated."""
+
+
 @dataclass(frozen=True)
 class Mutant:
     """One change and what became of it.
@@ -89,16 +104,31 @@ def lay_out(target: Target, root: Path, *, everything: bool = False) -> Path:
         if path.relative_to(bench / "src") not in wanted:
             path.unlink()
             (bench / "mutants" / path.relative_to(bench)).unlink(missing_ok=True)
+    ours = () if everything else _wheels(root)
+    (bench / PRELOADED).write_text("\n".join((*_LIBRARIES, *ours)) + "\n", encoding="utf-8")
     shared = ["conftest.py", "packages/conftest.py"]
     readmes = [f"{wheel}/README.md" for wheel in target.wheels]
     for place in (*shared, *readmes, *target.tests):
         for base in (bench, bench / "mutants"):
             _replace(root / place, base / place)
     (bench / "pyproject.toml").write_text(
-        _manifest(target, root, [*shared, *readmes, *target.tests], everything=everything),
+        _manifest(target, root, [*shared, *readmes, *target.tests]),
         encoding="utf-8",
     )
     return bench
+
+
+def _wheels(root: Path) -> list[str]:
+    """Return the modules of all wheels, and what they offer to tests."""
+    found = [*root.glob("packages/*/src/dsh/*/__init__.py")]
+    found += root.glob("packages/*/src/dsh/*/testing.py")
+    return sorted(
+        "dsh."
+        + ".".join(path.relative_to(path.parents[1]).with_suffix("").parts).removesuffix(
+            ".__init__"
+        )
+        for path in found
+    )
 
 
 def _version(package: str) -> str:
@@ -127,7 +157,7 @@ def _replace(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _manifest(target: Target, root: Path, copied: Sequence[str], *, everything: bool) -> str:
+def _manifest(target: Target, root: Path, copied: Sequence[str]) -> str:
     """Return the settings of mutmut, and those of pytest that the workspace has."""
     with (root / "pyproject.toml").open("rb") as file:
         options: dict[str, Any] = tomllib.load(file)["tool"]["pytest"]["ini_options"]
@@ -142,7 +172,9 @@ def _manifest(target: Target, root: Path, copied: Sequence[str], *, everything: 
         "pytest_add_cli_args_test_selection": list(target.tests),
         # forked from a process that has run no test, so that nothing built on first use is there
         "process_isolation": "forkserver",
-        "forkserver_warmup": "none" if everything else "collect",
+        # no tests are collected there: pytest escapes the names of some anew each time
+        "forkserver_warmup": "import",
+        "preload_modules_file": PRELOADED,
         "timeout_multiplier": 3.0,
         "timeout_constant": 20.0,
         "track_dependencies": False,
@@ -157,10 +189,16 @@ def _manifest(target: Target, root: Path, copied: Sequence[str], *, everything: 
     )
 
 
-def first_pass(target: Target) -> str:
-    """Return the options for pytest that leave out what survivors meet in the second pass."""
-    slow = (f"--deselect={target.tests[0]}/{name}" for name in target.later)
-    return " ".join(['-k "not trio"', *slow])
+def chosen_tests(target: Target, *, every: bool) -> str:
+    """Return the options for pytest that leave tests out: what survivors meet in the second pass.
+
+    Args:
+        target: The target.
+        every: Whether this is the second pass.
+    """
+    left_out = target.never if every else target.never + target.later
+    options = [] if every else [f'-k "{target.first}"']
+    return " ".join([*options, *(f"--deselect={target.tests[0]}/{name}" for name in left_out)])
 
 
 def run(bench: Path, *, names: Sequence[str] = (), options: str) -> None:
@@ -272,5 +310,11 @@ def _fail_without_shrinking() -> None:
     """Have a property fail at its first counterexample: which one it is does not matter."""
     hypothesis: Any = importlib.import_module("hypothesis")
     phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
-    hypothesis.settings.register_profile("mutation", phases=phases, database=None)
+    hypothesis.settings.register_profile(
+        "mutation",
+        phases=phases,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
     hypothesis.settings.load_profile("mutation")

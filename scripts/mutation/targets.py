@@ -14,7 +14,9 @@ class Target:
         mutate: Patterns of the files that are changed, relative to the namespace `dsh`.
         wheels: The folders of the wheels whose code it is, or is copied beside it.
         tests: Files and folders of tests, relative to the workspace.
+        first: The tests that the first pass runs, as pytest's `-k` takes it.
         later: Tests that take seconds, which only the second pass runs.
+        never: Tests that count the frames of the stack, where mutmut puts one more.
         floor: The share of mutants, in percent, that the tests have to kill.
     """
 
@@ -22,7 +24,9 @@ class Target:
     mutate: tuple[str, ...]
     wheels: tuple[str, ...]
     tests: tuple[str, ...]
+    first: str = "not trio"
     later: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
     floor: float = 90.0
 
 
@@ -55,18 +59,36 @@ TARGETS = (
         mutate=("tools/*",),
         wheels=("packages/dsh-tools",),
         tests=("packages/dsh-tools/tests",),
+        later=(
+            "test_tool_function.py::test_the_docstring_parser_is_loaded_only_when_needed",
+            "test_tool_schema_check.py::test_a_value_fits_its_own_schema",
+            "test_tool_schema_check.py::test_recursive_schemas_end",
+            "test_tool_schema_check.py::test_the_check_is_total",
+            "test_tool_threads.py",
+        ),
+        never=(
+            "test_tool_function.py::test_local_types_are_found",
+            "test_tool_function.py::test_validators_may_raise_anything",
+        ),
     ),
     Target(
         "dsh-core",
         mutate=("core/*",),
         wheels=("packages/dsh-core",),
         tests=("packages/dsh-core/tests",),
+        later=(
+            "test_scale.py",
+            "test_waits.py::test_a_long_chain_of_waits_is_followed",
+            "test_worlds.py::test_whatever_happens_nothing_is_left",
+        ),
     ),
     Target(
         "dsh-agent-loop",
         mutate=("agent_loop/*", "agent/loop/*"),
         wheels=("packages/dsh-agent-loop", "packages/dsh-agent"),
         tests=("packages/dsh-agent-loop/tests", "packages/dsh-agent/tests"),
+        first="not trio and not invariants",
+        later=("test_loop_properties.py", "test_loop_sweep.py"),
     ),
     Target(
         "dsh-session-persistence",
