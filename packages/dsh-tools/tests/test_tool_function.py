@@ -169,18 +169,20 @@ def test_types_say_what_schemas_cannot() -> None:
     assert search.check({"query": "a", "since": "2026-01-02"}) == ()
 
 
+class Hostile(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+def refuse(value: object) -> object:
+    if value == "missing":
+        raise PydanticCustomError("missing", "is missing")
+    raise {"hostile": Hostile, "runtime": RuntimeError}[str(value)]("broken validator")
+
+
 def test_validators_may_raise_anything() -> None:
-    def check(value: object) -> object:
-        if value == "missing":
-            raise PydanticCustomError("missing", "is missing")
-        raise {"hostile": Hostile, "runtime": RuntimeError}[str(value)]("broken validator")
-
-    class Hostile(Exception):
-        def __str__(self) -> str:
-            raise RuntimeError("no")
-
     @tool
-    def checked(a: Annotated[str, AfterValidator(check)]) -> None: ...
+    def checked(a: Annotated[str, AfterValidator(refuse)], b: date | None = None) -> None: ...
 
     @tool
     def any_shape(a: Any) -> None: ...
@@ -190,6 +192,9 @@ def test_validators_may_raise_anything() -> None:
         '"arguments" cannot be checked: an error that cannot be described',
     )
     assert checked.check({"a": "missing"}) == ('missing required property "a"',)
+    both = checked.check({"a": "missing", "b": "never"})
+    assert len(both) == 2
+    assert both[1].startswith('"b" is not valid: ')
     not_json: Any = {"a": {1, 2}}
     assert any_shape.check(not_json)[0].startswith("value is not JSON")
 
@@ -343,9 +348,26 @@ async def test_methods_become_tools_of_their_instance() -> None:
     assert text_of(await run_tool(one.add, {"amount": 1})) == "2"
     assert text_of(await run_tool(two.add, {"amount": 1})) == "11"
     assert await one.add(5) == 7
+    assert await one.add(amount=5) == 12
     assert isinstance(Counter.add, FunctionTool)
     with pytest.raises(ToolDefinitionError, match="'self'"):
         Counter.add.prepare()
+
+
+async def test_a_method_keeps_what_its_decorator_says() -> None:
+    class Here:
+        @tool(description="Where it runs.", inline=True)
+        def thread(self, execution: ToolExecution) -> int:
+            """Ignored."""
+            return threading.get_ident()
+
+        @tool(name="hello")
+        def greet(self, how: Callable[[], str]) -> None: ...
+
+    assert Here().thread.description == "Where it runs."
+    assert text_of(await run_tool(Here().thread, {})) == str(threading.get_ident())
+    with pytest.raises(ToolDefinitionError, match="'hello' has no JSON Schema"):
+        _ = Here().greet.parameters
 
 
 def test_functions_that_cannot_be_tools() -> None:

@@ -39,7 +39,7 @@ def present_call(arguments: JsonObject) -> CallView | None:
 
 def present_result(arguments: JsonObject, outcome: ToolOutcome) -> ResultView | None:
     exit_code: Any = outcome.meta["exitCode"] if outcome.meta else None
-    return TerminalResult(output="ok", exit_code=exit_code)
+    return TerminalResult(output=f"{arguments.pop('command')} ok", exit_code=exit_code)
 
 
 def bash(**options: Any) -> Tool:
@@ -51,7 +51,7 @@ def test_views() -> None:
     arguments: dict[str, Any] = {"command": "ls"}
     outcome = ToolOutcome((TextBlock("x"),), meta={"exitCode": 0})
     assert tool.call_view(arguments) == TerminalCard("ls", cwd="/w")
-    assert tool.result_view(arguments, outcome) == TerminalResult(output="ok", exit_code=0)
+    assert tool.result_view(arguments, outcome) == TerminalResult(output="ls ok", exit_code=0)
     assert arguments == {"command": "ls"}
 
 
@@ -99,7 +99,8 @@ async def test_the_registry_presents_logged_calls() -> None:
         assert tools.call_view("gone", "", agent) == GenericCard("gone", raw_input={})
         outcome = ToolOutcome((TextBlock("x"),), meta={"exitCode": 1})
         view = tools.result_view("bash", '{"command": "ls"}', outcome, agent)
-        assert view == TerminalResult(output="ok", exit_code=1)
+        assert view == TerminalResult(output="ls ok", exit_code=1)
+        assert tools.result_view("bash", {"command": "ls"}, outcome, agent) == view
         for name, arguments in (("bash", "{broken"), ("gone", "{}")):
             assert tools.result_view(name, arguments, outcome, agent) == GenericResult()
         # a message of the debug log, no more: replay meets calls of every age

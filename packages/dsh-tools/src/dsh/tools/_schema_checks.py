@@ -130,7 +130,7 @@ def _is_multiple(value: float, step: object) -> bool:
         return value % step == 0
     try:
         quotient = value / cast("float", step)
-        return math.isclose(quotient, round(quotient), rel_tol=1e-9, abs_tol=1e-9)
+        return math.isclose(quotient, round(quotient))
     except (OverflowError, ValueError):
         return True
 
