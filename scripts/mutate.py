@@ -60,7 +60,6 @@ def report(target: Target, mutants: Sequence[Mutant], *, every: bool = True) -> 
 
 def _chosen(target: Target, bench: Path, glob: str, sample: int | None) -> list[str]:
     """Return the names of the survivors that fit, or of a sample of what was not tested."""
-    engine.generate(bench)
     mutants = engine.results(target, bench)
     if sample:
         picked = mutants[::sample]
@@ -89,6 +88,8 @@ def main(arguments: list[str] | None = None) -> int:
     bench = ROOT / ".mutation" / target.name
     if not args.show:
         bench = engine.lay_out(target, ROOT, everything=args.rest)
+        engine.generate(bench)
+        engine.check_names(target, bench)
         options = engine.chosen_tests(target, every=args.rest)
         if args.rest or args.only or args.sample:
             names = _chosen(target, bench, args.only or "*", args.sample)

@@ -16,6 +16,8 @@ import json
 import os
 import resource
 import shutil
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
@@ -45,7 +47,21 @@ _LIBRARIES = (
     "jsonschema",
     "pytest_timeout",
 )
-"""What every mutant has imported when it starts, because nothing in it is mutated."""
+"""What a mutant of the second pass finds imported, because nothing in it is mutated."""
+
+_TWICE = """
+import os, sys
+import pytest
+class Names:
+    def pytest_collection_modifyitems(self, items):
+        found.append({item.nodeid for item in items})
+found = []
+sys.stdout = open(os.devnull, "w")
+for _ in range(2):
+    pytest.main(["--collect-only", "-q", "--rootdir=.", *sys.argv[1:]], plugins=[Names()])
+print(*sorted(found[0] - found[1]), sep="\\n", file=sys.stderr)
+"""
+"""Prints the tests that have another name when they are collected again in one process."""
 
 
 @dataclass(frozen=True)
@@ -104,31 +120,17 @@ def lay_out(target: Target, root: Path, *, everything: bool = False) -> Path:
         if path.relative_to(bench / "src") not in wanted:
             path.unlink()
             (bench / "mutants" / path.relative_to(bench)).unlink(missing_ok=True)
-    ours = () if everything else _wheels(root)
-    (bench / PRELOADED).write_text("\n".join((*_LIBRARIES, *ours)) + "\n", encoding="utf-8")
+    (bench / PRELOADED).write_text("\n".join(_LIBRARIES) + "\n", encoding="utf-8")
     shared = ["conftest.py", "packages/conftest.py"]
     readmes = [f"{wheel}/README.md" for wheel in target.wheels]
     for place in (*shared, *readmes, *target.tests):
         for base in (bench, bench / "mutants"):
             _replace(root / place, base / place)
     (bench / "pyproject.toml").write_text(
-        _manifest(target, root, [*shared, *readmes, *target.tests]),
+        _manifest(target, root, [*shared, *readmes, *target.tests], everything=everything),
         encoding="utf-8",
     )
     return bench
-
-
-def _wheels(root: Path) -> list[str]:
-    """Return the modules of all wheels, and what they offer to tests."""
-    found = [*root.glob("packages/*/src/dsh/*/__init__.py")]
-    found += root.glob("packages/*/src/dsh/*/testing.py")
-    return sorted(
-        "dsh."
-        + ".".join(path.relative_to(path.parents[1]).with_suffix("").parts).removesuffix(
-            ".__init__"
-        )
-        for path in found
-    )
 
 
 def _version(package: str) -> str:
@@ -157,7 +159,7 @@ def _replace(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _manifest(target: Target, root: Path, copied: Sequence[str]) -> str:
+def _manifest(target: Target, root: Path, copied: Sequence[str], *, everything: bool) -> str:
     """Return the settings of mutmut, and those of pytest that the workspace has."""
     with (root / "pyproject.toml").open("rb") as file:
         options: dict[str, Any] = tomllib.load(file)["tool"]["pytest"]["ini_options"]
@@ -172,8 +174,7 @@ def _manifest(target: Target, root: Path, copied: Sequence[str]) -> str:
         "pytest_add_cli_args_test_selection": list(target.tests),
         # forked from a process that has run no test, so that nothing built on first use is there
         "process_isolation": "forkserver",
-        # no tests are collected there: pytest escapes the names of some anew each time
-        "forkserver_warmup": "import",
+        "forkserver_warmup": "import" if everything else "collect",
         "preload_modules_file": PRELOADED,
         "timeout_multiplier": 3.0,
         "timeout_constant": 20.0,
@@ -216,6 +217,25 @@ def run(bench: Path, *, names: Sequence[str] = (), options: str) -> None:
         _leave_out_the_meaningless()
         _fail_without_shrinking()
         _mutmut()._run(tuple(names), 1)
+
+
+def check_names(target: Target, bench: Path) -> None:
+    """Make sure that tests keep their names: mutmut collects them in the process that it forks.
+
+    Raises:
+        SystemExit: pytest escapes the names of some tests anew, so no mutant would find them.
+    """
+    path = os.pathsep.join([str(bench / "mutants" / "src"), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", _TWICE, *target.tests],
+        cwd=bench / "mutants",
+        env=os.environ | {"PYTHONPATH": path, "MUTANT_UNDER_TEST": ""},
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode or done.stderr.strip():
+        raise SystemExit(f"give these tests ids without characters to escape:\n{done.stderr}")
 
 
 def generate(bench: Path) -> None:

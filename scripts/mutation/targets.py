@@ -36,7 +36,7 @@ TARGETS = (
         "dsh-llm-deepseek",
         mutate=("llm_deepseek/_sse.py",),
         wheels=("packages/dsh-llm-deepseek",),
-        tests=("packages/dsh-llm-deepseek/tests",),
+        tests=("packages/dsh-llm-deepseek/tests/test_deepseek_sse.py",),
     ),
     Target(
         "dsh-session",

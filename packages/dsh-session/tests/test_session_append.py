@@ -381,7 +381,7 @@ def test_control_characters_and_nul_are_carried() -> None:
         ToolCallDelta(0, "c", "\ud800"),
         Finish(FinishReason("stop"), ReplayState("p", "m", {"x": float("nan")})),
     ],
-    ids=repr,
+    ids=lambda chunk: chunk.type,
 )
 def test_a_chunk_that_cannot_be_written_is_refused(chunk: Any) -> None:
     session = open_step()

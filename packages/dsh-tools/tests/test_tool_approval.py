@@ -119,6 +119,7 @@ async def test_the_other_outcomes_deny_in_different_words() -> None:
             texts.append(text_of(result))
     assert len(set(texts)) == len(outcomes)
     assert all("bash" in text for text in texts)
+    assert texts[0].endswith("the user rejected this call of bash")
     assert texts[1].endswith(": use the other file")
 
 

@@ -93,6 +93,16 @@ async def test_the_outer_signal_passes_through() -> None:
             assert not deadline.expired
 
 
+@virtual_time
+async def test_the_signal_says_that_time_is_up() -> None:
+    async with tools_app() as (app, _tools):
+        async with Deadline(app.ctx, None, 1_000) as deadline:
+            assert await deadline.signal.wait() == "timed out"
+            assert deadline.expired
+        async with Deadline(app.ctx, None, 1_000, "too slow") as deadline:
+            assert await deadline.signal.wait() == "too slow"
+
+
 async def test_a_limit_is_positive() -> None:
     async with tools_app() as (app, _tools):
         for wrong in (0, -1, float("nan")):

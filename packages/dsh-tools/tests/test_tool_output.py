@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -51,7 +52,9 @@ async def test_an_answer_that_is_no_object() -> None:
     answer = OutputTool(list[Verdict], name="verdicts")
     schema: Any = answer.parameters
     assert schema["required"] == ["answer"]
+    assert schema["type"] == "object"
     assert "Verdict" in schema["$defs"]
+    assert "$defs" not in schema["properties"]["answer"]
     async with tools_app() as (app, tools):
         tools.register(app.ctx, answer)
         result = await call_tool(tools, "verdicts", {"answer": [{"passed": True}]})
@@ -77,12 +80,28 @@ async def test_an_answer_of_a_schema() -> None:
     numbers = OutputTool({"type": "array", "items": {"type": "number"}})
     assert numbers.check({"answer": ["x"]}) == ('"answer[0]" must be a number',)
     assert numbers.check({}) == ('missing required property "answer"',)
+    named = OutputTool(
+        {
+            "type": "array",
+            "items": {"$ref": "#/definitions/Number"},
+            "definitions": {"Number": {"type": "number"}},
+        }
+    )
+    assert named.check({"answer": ["x"]}) == ('"answer[0]" must be a number',)
+    wrapped: Any = named.parameters
+    assert "definitions" not in wrapped["properties"]["answer"]
 
 
 def test_shapes_without_a_schema() -> None:
-    shapes: list[Any] = [type("Opaque", (), {}), {"type": object()}]
-    for wrong in shapes:
-        with pytest.raises(ToolDefinitionError):
+    opaque: Any = type("Opaque", (), {})
+    shapes: list[tuple[Any, str]] = [
+        (opaque, "the output type Opaque has a type"),
+        (opaque | None, r"the output type .*Opaque \| None has a type"),
+        (Callable[[], int], "the output type Callable has no JSON Schema"),
+        ({"type": object()}, "the output schema"),
+    ]
+    for wrong, problem in shapes:
+        with pytest.raises(ToolDefinitionError, match=problem):
             OutputTool(wrong)
 
 

@@ -11,6 +11,7 @@ import pytest
 from dsh.agent.testing import stub_agent
 from dsh.core import JsonObject, Next
 from dsh.llm import TextBlock
+from dsh.session import ErrorInfo
 from dsh.tools import (
     Deny,
     InvalidArguments,
@@ -125,7 +126,8 @@ async def test_an_abandoned_call_keeps_its_outcome() -> None:
         assert result.is_error
         assert text_of(result) == "Error: cancelled before it started"
         assert result.error is not None
-        assert result.error.code == "ABORTED"
+        assert result.error == ErrorInfo("ToolCallAbandoned", "ABORTED")
+        assert result.call_id == "c1"
         assert await never.run() == result
         assert [event.result for event in seen] == [result]
 
@@ -155,6 +157,19 @@ async def test_an_abandoned_call_keeps_its_outcome() -> None:
         assert results == [result]
         assert len(seen) == 2
         assert running.abandon("again", "OTHER") == result
+
+
+async def test_an_abandoned_call_is_told_at_once_or_when_asked() -> None:
+    async with tools_app() as (app, tools):
+        seen: list[str] = []
+        app.ctx.on(ToolFinished, lambda event: seen.append(event.execution.call_id))
+        (await tools.begin(call(1))).abandon("no", "ABORTED")
+        assert seen == ["c1"]
+        pending = await tools.begin(call(2))
+        pending.abandon("no", "ABORTED", notify=False)
+        assert seen == ["c1"]
+        pending.notify()
+        assert seen == ["c1", "c2"]
 
 
 async def test_cancelling_the_task_cancels_the_tool_and_leaves_the_call_open() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -174,7 +175,7 @@ async def test_an_unknown_tool() -> None:
         ('{"a": "\\ud800"}', "surrogate"),
         ("[" * 100_000, "not JSON"),
     ],
-    ids=lambda value: repr(value)[:20],
+    ids=lambda value: re.sub(r"\W+", ".", repr(value)[:20]),
 )
 @pytest.mark.parametrize("checked", [True, False])
 async def test_arguments_that_are_no_json_object(arguments: Any, token: str, checked: bool) -> None:

@@ -146,8 +146,18 @@ async def test_unusable_restrictions() -> None:
             ),
             # what a scope has itself is not inherited
             (agent.ctx, {"deny": ["mine"]}, ToolRegistrationError.UNKNOWN_NAMES, "'mine'"),
-            (agent.ctx, {"allow": "bash"}, ToolRegistrationError.BAD_NAMES, "'bash'"),
-            (agent.ctx, {"deny": ["bash", 5]}, ToolRegistrationError.BAD_NAMES, "no name"),
+            (
+                agent.ctx,
+                {"allow": "bash"},
+                ToolRegistrationError.BAD_NAMES,
+                "allow is the string 'bash'",
+            ),
+            (
+                agent.ctx,
+                {"deny": ["bash", 5]},
+                ToolRegistrationError.BAD_NAMES,
+                "deny holds something",
+            ),
         ]
         for ctx, options, code, token in cases:
             with pytest.raises(ToolRegistrationError) as caught:

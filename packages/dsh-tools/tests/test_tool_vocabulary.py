@@ -10,10 +10,10 @@ import pytest
 
 from dsh.core import Next, secrets
 from dsh.llm import ContentBlock, ToolResultBlock
-from dsh.session import MessageSource
+from dsh.session import MessageSource, OtherSource
 from dsh.tools import HookContext, Tool, ToolExecutionResult
 from dsh.tools.events import ToolExecute, ToolFinished
-from dsh.tools.testing import call_tool, tools_app
+from dsh.tools.testing import call_tool, text_of, tools_app
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Chart(ContentBlock, type="test-tool/chart"):
 class Cron(MessageSource, kind="test-tool/cron"):
     """A clock says it."""
 
-    job: str
+    job_name: str
     at: Mapping[str, Any]
 
 
@@ -93,4 +93,27 @@ async def test_what_has_no_wire_form_fails_the_call(where: str) -> None:
         tools.register(app.ctx, Tool("t", "d", {}, lambda arguments, execution: "x"))
         result = await call_tool(tools, "t")
         assert result.is_error
-        assert "no wire form" in str(result.content) or "without a wire form" in str(result.content)
+        if where == "block":
+            assert "additional context holds a Chart without a wire form" in text_of(result)
+        else:
+            assert "source of the additional context has no wire form" in text_of(result)
+
+
+async def test_observers_see_a_source_nobody_declared_and_cannot_change_it() -> None:
+    async with tools_app() as (app, tools):
+        source = OtherSource("far/away", {"a": [1]})
+
+        async def around(
+            event: ToolExecute, next: Next[ToolExecutionResult]
+        ) -> ToolExecutionResult:
+            return replace(await next(), additional_context=(HookContext((), source),))
+
+        app.ctx.on(ToolExecute, around)
+        tools.register(app.ctx, Tool("t", "d", {}, lambda arguments, execution: "x"))
+        finished: list[ToolFinished] = []
+        app.ctx.on(ToolFinished, finished.append)
+        await call_tool(tools, "t")
+        shown: Any = finished[0].result.additional_context[0].source
+        assert (shown.kind, shown.data) == ("far/away", {"a": (1,)})
+        with pytest.raises(TypeError, match="cannot be changed"):
+            shown.data["a"] = 2

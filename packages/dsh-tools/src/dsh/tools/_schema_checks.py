@@ -61,7 +61,7 @@ def type_words(names: Sequence[str]) -> str:
 
 def json_equal(left: object, right: object) -> bool:
     """Compare scalars as JSON does: true is not 1, 1.0 is 1; other values are never equal."""
-    if type(left) is bool or type(right) is bool:
+    if type(left) is bool:
         return left is right
     if _is_number(left) and _is_number(right):
         return left == right

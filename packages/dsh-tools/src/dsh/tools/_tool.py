@@ -210,7 +210,7 @@ class Tool:
         """
         if self._concurrent is True:
             return not self.check(arguments)
-        if self._concurrent is False or not callable(self._concurrent):
+        if not callable(self._concurrent):
             return False
         try:
             return not self.check(arguments) and self._concurrent(copy_json(arguments)) is True
