@@ -150,6 +150,11 @@ def test_a_byte_order_mark_is_dropped_in_however_many_pieces() -> None:
             assert payloads == [b"a"], (first, second)
 
 
+def test_a_byte_order_mark_at_the_start_of_a_later_read_is_data() -> None:
+    payloads, _ = decode(b"data: a\n\n", b"\xef\xbb\xbfdata: b\n\ndata: c\n\n")
+    assert payloads == [b"a", b"c"]
+
+
 def test_half_a_byte_order_mark_is_data() -> None:
     payloads, decoder = decode(b"\xef", b"\xbbx: 1\n\ndata: a\n\n")
     assert payloads == [b"a"]
@@ -165,6 +170,19 @@ def test_an_event_above_the_limit_stops_the_decoder(size: int) -> None:
     assert payloads == [b"ok"]
     assert decoder.overflow
     assert not decoder.done
+
+
+def test_events_of_just_the_limit_are_read_whole_and_in_pieces() -> None:
+    event = b":c\ndata: a"
+    whole = SseDecoder(len(event))
+    assert whole.feed(event + b"\n\n") == [b"a"]
+    assert not whole.overflow
+    pieces = SseDecoder(len(event))
+    for _ in range(2):
+        assert pieces.feed(event) == []
+        assert pieces.feed(b"\n\n") == [b"a"]
+    assert not pieces.overflow
+    assert SseDecoder(len(event) - 1).feed(event + b"\n\n") == []
 
 
 def test_a_comment_without_end_counts_against_the_limit() -> None:
