@@ -108,3 +108,5 @@ async def test_a_limit_is_positive() -> None:
         for wrong in (0, -1, float("nan")):
             with pytest.raises(ValueError, match="timeout_ms"):
                 Deadline(app.ctx, None, wrong)
+        async with Deadline(app.ctx, None, 0.5) as deadline:
+            assert not deadline.signal.aborted

@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import anyio
@@ -23,10 +24,13 @@ from dsh.llm import ReasoningBlock, TextBlock
 from dsh.tools import (
     NO_OUTPUT,
     FunctionTool,
+    TerminalCard,
+    TerminalResult,
     Tool,
     ToolArgsError,
     ToolDefinitionError,
     ToolExecution,
+    ToolOutcome,
     ToolOutput,
     ToolOutputError,
     tool,
@@ -310,10 +314,47 @@ async def test_options_win_over_the_function() -> None:
     assert await search_notes("x") == "x"
     assert search_notes.function.__name__ == "search_notes"
 
+    @tool(
+        present_call=lambda arguments: TerminalCard("called"),
+        present_result=lambda arguments, outcome: TerminalResult(output="came"),
+    )
+    async def shown() -> None: ...
+
+    assert shown.description == ""
+    assert shown.call_view({}) == TerminalCard("called")
+    assert shown.result_view({}, ToolOutcome(())) == TerminalResult(output="came")
+
+
+def test_a_callable_without_a_name_needs_one() -> None:
+    with pytest.raises(ToolDefinitionError, match="'' is no name for a tool"):
+        tool(partial(search.function))
+
+
+def test_a_callable_whose_parameters_nobody_knows_cannot_be_a_tool() -> None:
+    with pytest.raises(ToolDefinitionError, match="parameters of tool 'str' are not known"):
+        tool(str)
+
+
+def test_titles_are_dropped_and_what_is_called_title_stays() -> None:
+    @tool
+    def label(
+        title: str,
+        book: Annotated[dict[str, str], Field(examples=[{"title": "x"}])],
+    ) -> None: ...
+
+    schema: Any = label.parameters
+    assert schema["required"] == ["title", "book"]
+    assert schema["properties"]["title"] == {"type": "string"}
+    assert schema["properties"]["book"] == {
+        "type": "object",
+        "additionalProperties": {"type": "string"},
+        "examples": [{"title": "x"}],
+    }
+
 
 async def test_the_execution_is_passed_and_is_no_argument() -> None:
     @tool
-    async def by_type(word: str, call: ToolExecution | None = None) -> str:
+    async def by_type(word: str, call: Annotated[ToolExecution | None, "it"] = None) -> str:
         assert call is not None
         return f"{word} {call.call_id}"
 
@@ -441,6 +482,14 @@ async def test_mutable_defaults_are_fresh() -> None:
 
     for _ in range(2):
         assert text_of(await run_tool(collect, {"item": "x"})) == "1"
+
+    @tool
+    async def sort(item: str, into: dict[str, list[str]] = {"all": []}) -> int:  # noqa: B006
+        into["all"].append(item)
+        return len(into["all"])
+
+    for _ in range(2):
+        assert text_of(await run_tool(sort, {"item": "x"})) == "1"
 
 
 # case: T-05

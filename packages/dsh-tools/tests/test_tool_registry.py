@@ -175,6 +175,10 @@ def test_time_budgets_are_positive_and_finite(timeout: Any) -> None:
         echo("t", timeout_ms=timeout)
 
 
+def test_a_time_budget_may_be_a_part_of_a_millisecond() -> None:
+    assert echo("t", timeout_ms=0.5).timeout_ms == 0.5
+
+
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "<unlisted-tools>", "x" * 65, "é", "t\n", 5])
 def test_names_a_model_cannot_use(name: Any) -> None:
     with pytest.raises(ToolDefinitionError, match="no name for a tool"):

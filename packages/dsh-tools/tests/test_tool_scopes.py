@@ -96,7 +96,10 @@ async def test_restrictions_intersect_and_lift_alone() -> None:
         assert names(tools) == ["bash", "read", "write"]
         prompt = app[SystemPrompt]
         assembly = await prompt.assemble(AssembleContext.for_agent(agent))
-        assert [tool.name for tool in assembly.tools] == ["mine", "read"]
+        assert [(tool.name, tool.description) for tool in assembly.tools] == [
+            ("mine", "about mine"),
+            ("read", "about read"),
+        ]
         for name in ("bash", "write"):
             result = await call_tool(tools, name, agent=agent)
             assert result.error is not None

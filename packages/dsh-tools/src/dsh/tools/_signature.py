@@ -36,7 +36,8 @@ class Signature:
         namespace: Names that string annotations may use besides the function's globals.
 
     Raises:
-        ToolDefinitionError: A parameter cannot be passed by keyword, or the function yields.
+        ToolDefinitionError: A parameter cannot be passed by keyword or is not known, or the
+            function yields.
     """
 
     def __init__(
@@ -51,9 +52,15 @@ class Signature:
             raise ToolDefinitionError(
                 f"tool {name!r} yields", hint="return the whole result; a call has one outcome"
             )
-        parameters = list(inspect.signature(function).parameters.values())
-        self._function = function
         self._what = f"tool {name!r}"
+        try:
+            parameters = list(inspect.signature(function).parameters.values())
+        except ValueError as error:
+            # some of what is written in C does not tell
+            raise ToolDefinitionError(
+                f"the parameters of {self._what} are not known", hint="wrap it in a function"
+            ) from error
+        self._function = function
         self._namespace = namespace
         self._parameters = parameters[1:] if bound else parameters
         self._hints: dict[str, Any] | None = None
