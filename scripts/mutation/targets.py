@@ -66,10 +66,7 @@ TARGETS = (
             "test_tool_schema_check.py::test_the_check_is_total",
             "test_tool_threads.py",
         ),
-        never=(
-            "test_tool_function.py::test_local_types_are_found",
-            "test_tool_function.py::test_validators_may_raise_anything",
-        ),
+        never=("test_tool_function.py::test_local_types_are_found",),
     ),
     Target(
         "dsh-core",

@@ -192,6 +192,8 @@ def test_other_unusable_definitions() -> None:
             Tool(*arguments)
     with pytest.raises(ToolDefinitionError, match="present_call"):
         echo("t", present_call="x")
+    with pytest.raises(ToolDefinitionError, match="present_result"):
+        echo("t", present_result="x")
 
 
 async def test_only_tools_can_be_registered() -> None:

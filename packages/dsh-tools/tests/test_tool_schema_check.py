@@ -95,6 +95,8 @@ def test_violations_name_the_place(arguments: object, expected: list[str]) -> No
         ({"pattern": "^a"}, "b", '"x" must match the pattern "^a"'),
         ({"pattern": "("}, "b", None),
         ({"minItems": 2}, [1], '"x" must have at least 2 items'),
+        ({"maxItems": 1}, [1, 2], '"x" must have at most 1 item'),
+        ({}, [1, 1], None),
         ({"uniqueItems": True}, [1, 1.0], '"x" must not repeat items'),
         ({"uniqueItems": True}, [1, True], None),
         ({"uniqueItems": True}, [True, 1, True], '"x" must not repeat items'),
@@ -121,7 +123,14 @@ def test_violations_name_the_place(arguments: object, expected: list[str]) -> No
         ({"allOf": [{}, {"minLength": 2}]}, "a", '"x" must have at least 2 characters'),
         ({"prefixItems": [True], "items": {"type": "null"}}, ["a", 1], '"x[1]" must be null'),
         ({"$ref": "#/$defs/word"}, 5, '"x" must be a string'),
+        ({"$ref": "#/$defs/one~1two~0"}, 5, '"x" must be null'),
         ({"$ref": "#/$defs/missing"}, 5, None),
+        ({"anyOf": [False, {"type": "string"}]}, 5, '"x" is not allowed'),
+        (
+            {"properties": {"a": {"type": "integer"}}, "additionalProperties": {"type": "string"}},
+            {"a": 1, "b": "c"},
+            None,
+        ),
         ({"$ref": "https://example.org/schema"}, 5, None),
         ({"$ref": "#/$defs/loop"}, 5, None),
         (False, 5, '"x" is not allowed'),
@@ -133,9 +142,21 @@ def test_keywords(schema: Any, value: Any, expected: str | None) -> None:
     root: dict[str, Any] = {
         "type": "object",
         "properties": {"x": schema},
-        "$defs": {"word": {"type": "string"}, "loop": {"$ref": "#/$defs/loop"}},
+        "$defs": {
+            "word": {"type": "string"},
+            "loop": {"$ref": "#/$defs/loop"},
+            "one/two~": {"type": "null"},
+        },
     }
     assert violations(root, {"x": value}) == ([] if expected is None else [expected])
+
+
+def test_a_place_is_named_from_the_top_and_not_at_any_length() -> None:
+    assert violations({"items": {"type": "string"}}, [1]) == ['"arguments[0]" must be a string']
+    name = "a" * 100 + "b" * 100 + "c" * 100
+    shown = "a" * 100 + "\u2026" + "c" * 100
+    schema: dict[str, Any] = {"properties": {name: {"type": "string"}}}
+    assert violations(schema, {name: 1}) == [f'"{shown}" must be a string']
 
 
 def test_a_tag_picks_the_alternative_that_is_reported() -> None:

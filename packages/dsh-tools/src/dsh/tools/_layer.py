@@ -69,5 +69,5 @@ def inherited_names(chain: Sequence[Layer], own: Layer) -> list[str]:
 
 def _duplicate(name: str) -> ToolRegistrationError:
     return ToolRegistrationError(
-        f"tool {name!r} is already registered", code=ToolRegistrationError.DUPLICATE
+        f"tool {name!r} is already registered in this scope", code=ToolRegistrationError.DUPLICATE
     )
