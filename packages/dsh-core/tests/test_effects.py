@@ -321,6 +321,23 @@ async def test_a_sync_effect_is_undone_without_awaiting() -> None:
 
 
 # case: EF-18
+async def test_a_cleanup_that_undoes_its_effect_again_changes_nothing() -> None:
+    async with App() as app:
+        log: list[str] = []
+
+        def body() -> Generator[Any]:
+            yield lambda: log.append("first")
+            yield again
+
+        def again() -> None:
+            effect.dispose_nowait()
+            log.append("again")
+
+        effect = app.ctx.effect(body)
+        effect.dispose_nowait()
+        assert log == ["again", "first"]
+
+
 async def test_registering_while_unloading_is_refused() -> None:
     refused: list[str] = []
 

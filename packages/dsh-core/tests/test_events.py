@@ -109,6 +109,17 @@ async def test_once_even_when_re_entered() -> None:
 
 
 # case: EV-04
+async def test_once_keeps_its_place_or_goes_first() -> None:
+    heard: list[str] = []
+    async with App() as app:
+        app.ctx.on(Told, lambda event: heard.append("on"))
+        app.ctx.once(Told, lambda event: heard.append("once"))
+        app.ctx.once(Told, lambda event: heard.append("first"), prepend=True)
+        app.ctx.emit(Told("a"))
+        app.ctx.emit(Told("b"))
+    assert heard == ["first", "on", "once", "on"]
+
+
 async def test_prepend_goes_first() -> None:
     calls: list[int] = []
     async with App() as app:
@@ -560,6 +571,21 @@ async def test_a_disposed_context_takes_no_listener() -> None:
         with pytest.raises(InactiveContextError):
             kept[0].on(Told, lambda event: None)
         assert len(app.channel(Told)) == 0
+
+
+async def test_a_method_may_be_declared_for_several_events() -> None:
+    heard: list[str] = []
+
+    class Both(Plugin):
+        @on(Told)
+        @on(Told, prepend=True)
+        def hear(self, event: Told) -> None:
+            heard.append(event.text)
+
+    async with App() as app:
+        await app.mount(Both).settled()
+        app.ctx.emit(Told("a"))
+    assert heard == ["a", "a"]
 
 
 async def test_declared_listeners_are_inherited_and_unbound() -> None:

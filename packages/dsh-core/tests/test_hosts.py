@@ -206,6 +206,23 @@ async def test_a_set_up_that_fails_unawaited_is_reported() -> None:
             await effect
 
 
+async def test_a_set_up_that_fails_after_whoever_awaited_it_has_left_is_reported() -> None:
+    gate = anyio.Event()
+
+    async def body() -> None:
+        await gate.wait()
+        raise ValueError("no")
+
+    async with App() as app:
+        failures = watch(app)
+        effect = app.ctx.effect(body, "body")
+        with anyio.move_on_after(0):
+            await effect
+        gate.set()
+        await anyio.wait_all_tasks_blocked()
+        assert [failure.where for failure in failures] == ["set-up of body"]
+
+
 async def test_a_set_up_that_fails_while_awaited_is_raised_only() -> None:
     async def body() -> None:
         raise ValueError("no")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import anyio
 import pytest
+from pydantic import ConfigDict, Field, model_validator
 
 from dsh.core import (
     App,
     AppStateError,
+    ConfigError,
     Context,
     DshError,
     Emit,
@@ -167,6 +169,64 @@ async def test_an_update_clears_the_error_of_what_waits() -> None:
         await app.mount(Store).settled()
         await mount.settled()
         assert mount.state is MountState.ACTIVE
+
+
+class Looked(Plugin):
+    """Plugins whose empty configuration has to be looked at all the same."""
+
+    class Config(PluginConfig):
+        model_config = ConfigDict(validate_default=True)
+        value: int = Field(default=0, gt=0)
+
+
+class Judged(Plugin):
+    class Config(PluginConfig):
+        value: int = 0
+
+        @model_validator(mode="after")
+        def never(self) -> Self:
+            raise ValueError("not like this")
+
+
+class Nested(Plugin):
+    class Config(PluginConfig):
+        inner: dict[str, int] = Field(default_factory=dict)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "config", "issue"),
+    [
+        (Looked, {}, "value: Input should be greater than 0"),
+        (Judged, {}, "config: Value error, not like this"),
+        (Nested, {"inner": {"a": "x"}}, "inner.a: Input should be a valid integer"),
+    ],
+)
+async def test_a_config_that_does_not_fit_says_where(
+    plugin: type[Plugin], config: dict[str, Any], issue: str
+) -> None:
+    async with App() as app:
+        with pytest.raises(ConfigError) as caught:
+            await app.mount(plugin, config).settled()
+        assert len(caught.value.issues) == 1
+        assert caught.value.issues[0].startswith(issue)
+
+
+async def test_a_mount_owns_itself_and_what_is_below() -> None:
+    inner: list[Mount] = []
+
+    async def leaf(ctx: Context, config: object) -> None: ...
+
+    async def parent(ctx: Context, config: object) -> None:
+        inner.append(ctx.mount(leaf))
+
+    async with App() as app:
+        outer = await app.mount(parent).settled()
+        other = await app.mount(leaf).settled()
+        assert outer.owns(outer)
+        assert outer.owns(inner[0])
+        assert app.root.owns(inner[0])
+        assert not inner[0].owns(outer)
+        assert not outer.owns(other)
 
 
 async def test_a_hook_that_raises_refuses_the_update() -> None:

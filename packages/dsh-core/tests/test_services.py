@@ -254,6 +254,7 @@ async def test_reading_an_undeclared_service_says_what_to_add() -> None:
         await app.mount(Nosy).settled()
     assert errors[0].reason == "undeclared"
     assert "number = inject(Number)" in str(errors[0])
+    assert "nosy" in str(errors[0])
 
 
 # case: SV-13

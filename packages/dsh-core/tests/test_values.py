@@ -25,12 +25,14 @@ from dsh.core import (
     PluginLoadError,
     Requirement,
     Service,
+    entry_point_groups,
     entry_points,
     inject,
     install_log_filter,
     now_ms,
     requirements_of,
     secrets,
+    version_of,
 )
 from dsh.core import json as djson
 from dsh.core.testing import fake_entry_points, set_wall_clock
@@ -123,6 +125,8 @@ def test_constants_and_odd_text_are_refused() -> None:
 def test_secrets_are_masked_in_records_and_tracebacks(caplog: pytest.LogCaptureFixture) -> None:
     secrets.add("  sk-verysecretvalue  ")
     secrets.add("abc")
+    secrets.add("sixsix")
+    assert secrets.redact("a sixsix") == "a [secret]"
     assert secrets.redact("key=sk-verysecretvalue abc") == "key=[secret] abc"
     logger = logging.getLogger("test-secrets")
     install_log_filter(caplog.handler)
@@ -155,6 +159,10 @@ def test_discovery_sorts_and_loads_on_demand() -> None:
         EntryPoint("c", "no_such_module:x", "dsh.seam.bash", "dist-c", "2"),
     ]
     with fake_entry_points(*points):
+        assert entry_point_groups("dsh.") == ("dsh.plugins", "dsh.seam.bash")
+        assert entry_point_groups("dsh.seam.") == ("dsh.seam.bash",)
+        with fake_entry_points():
+            assert entry_points("dsh.plugins") == ()
         found = entry_points("dsh.plugins")
         assert [p.name for p in found] == ["a", "b"]
         assert entry_points("dsh.nothing") == ()
@@ -166,6 +174,15 @@ def test_discovery_sorts_and_loads_on_demand() -> None:
         with pytest.raises(PluginLoadError, match="dist-c 2"):
             entry_points("dsh.seam.bash")[0].load()
     assert all(p.dist_name.startswith("dsh") for p in entry_points("dsh.plugins"))
+    inner = EntryPoint("d", "dsh.core:EntryPoint.load", "dsh.plugins", "dist-d", "1")
+    assert inner.load() is EntryPoint.load
+
+
+def test_the_version_of_a_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    installed(tmp_path, "dist-versioned", "3.1")
+    assert version_of("dist-versioned") == "3.1"
+    assert version_of("dist-that-nobody-has") is None
 
 
 def installed(folder: Path, name: str, version: str, *requirements: str) -> None:
@@ -258,11 +275,14 @@ class Unmet(Plugin):
 
 # case: D-23
 async def test_explain_names_what_is_missing_who_could_provide_it_and_cycles() -> None:
-    point = EntryPoint("local", "x:y", "dsh.seam.left", "dist-left", "1")
+    points = [
+        EntryPoint(name, "x:y", "dsh.seam.left", "dist-left", "1") for name in ("local", "remote")
+    ]
     async with App() as app:
-        with fake_entry_points(point):
+        with fake_entry_points(*points):
             await app.mount(Unmet).settled()
-            assert "installed: local (dist-left)" in str(app.explain())
+            text = str(app.explain())
+            assert "installed: local (dist-left), remote (dist-left)" in text
             app.mount(NeedsRight)
             app.mount(NeedsLeft)
             await anyio.wait_all_tasks_blocked()

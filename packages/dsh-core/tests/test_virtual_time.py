@@ -135,3 +135,16 @@ async def test_debounce_and_throttle() -> None:
         ("throttled", 5),
         ("debounced", 6),
     ]
+
+
+async def test_what_a_trigger_runs_may_fail() -> None:
+    async with App() as app:
+        failures: list[Failure] = []
+        app.on_error(app.ctx, failures.append)
+        app.ctx.debounce(1, lambda: 1 / 0)()
+        app.ctx.throttle(2, lambda: 1 / 0)()
+        await anyio.sleep(3)
+        assert [(type(f.error), f.where) for f in failures] == [
+            (ZeroDivisionError, "throttle"),
+            (ZeroDivisionError, "debounce"),
+        ]
