@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -111,10 +111,14 @@ async def test_once_even_when_re_entered() -> None:
 # case: EV-04
 async def test_once_keeps_its_place_or_goes_first() -> None:
     heard: list[str] = []
+
+    def noted(name: str) -> Callable[[Told], None]:
+        return lambda event: heard.append(name)
+
     async with App() as app:
-        app.ctx.on(Told, lambda event: heard.append("on"))
-        app.ctx.once(Told, lambda event: heard.append("once"))
-        app.ctx.once(Told, lambda event: heard.append("first"), prepend=True)
+        app.ctx.on(Told, noted("on"))
+        app.ctx.once(Told, noted("once"))
+        app.ctx.once(Told, noted("first"), prepend=True)
         app.ctx.emit(Told("a"))
         app.ctx.emit(Told("b"))
     assert heard == ["first", "on", "once", "on"]
@@ -169,6 +173,7 @@ async def test_a_contained_listener_starves_nobody(caplog: pytest.LogCaptureFixt
 # case: EV-08
 # case: PY-09
 async def test_parallel_runs_all_to_the_end_and_raises_a_group() -> None:
+    given: list[Together] = []
     done: list[str] = []
     gate = anyio.Event()
     async with App() as app:
@@ -177,18 +182,22 @@ async def test_parallel_runs_all_to_the_end_and_raises_a_group() -> None:
             raise ValueError("sync")
 
         async def slow(event: Together) -> None:
+            given.append(event)
             await gate.wait()
             done.append("slow")
 
         async def fast(event: Together) -> None:
+            given.append(event)
             gate.set()
             raise KeyError("fast")
 
         for listener in (sync_raise, slow, fast):
             app.ctx.on(Together, listener)
+        event = Together()
         with pytest.raises(ExceptionGroup) as caught:
-            await app.ctx.parallel(Together())
+            await app.ctx.parallel(event)
     assert done == ["slow"]
+    assert given == [event, event]
     kinds = {type(error) for error in caught.value.exceptions}
     assert kinds == {ValueError, KeyError}
 
@@ -488,6 +497,31 @@ async def test_a_stream_listener_may_take_over_or_retry() -> None:
         app.ctx.on(Streamed, none)
         async with aclosing(app.ctx.stream(Streamed(2), numbers)) as stream:
             assert [n async for n in stream] == [9, 9]
+
+
+async def test_a_stream_listener_may_pass_another_event_down() -> None:
+    seen: list[Streamed] = []
+
+    async def more(event: Streamed, next: NextStream[int]) -> AsyncGenerator[int, None]:
+        for count in (1, 2):
+            async with aclosing(next.again(Streamed(count))) as stream:
+                async for number in stream:
+                    yield number
+        with pytest.raises(NextCalledTwice):
+            next()
+
+    async def look(event: Streamed, next: NextStream[int]) -> AsyncGenerator[int, None]:
+        seen.append(event)
+        async with aclosing(next()) as stream:
+            async for number in stream:
+                yield number
+
+    async with App() as app:
+        app.ctx.on(Streamed, more)
+        app.ctx.on(Streamed, look)
+        async with aclosing(app.ctx.stream(Streamed(9), numbers)) as stream:
+            assert [n async for n in stream] == [0, 0, 1]
+    assert seen == [Streamed(1), Streamed(2)]
 
 
 async def test_a_subscription_delivers_and_ends_with_its_owner() -> None:

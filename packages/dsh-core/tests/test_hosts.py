@@ -201,6 +201,7 @@ async def test_a_set_up_that_fails_unawaited_is_reported() -> None:
         effect = app.ctx.effect(body, "body")
         await anyio.wait_all_tasks_blocked()
         assert [failure.where for failure in failures] == ["set-up of body"]
+        assert isinstance(failures[0].error, ValueError)
         assert effect not in app.root.effects
         with pytest.raises(ValueError, match="no"):
             await effect
@@ -446,4 +447,5 @@ async def test_code_that_ends_the_process_is_a_failure_of_its_plugin() -> None:
                 await mount.wait_state(MountState.FAILED)
                 assert isinstance(mount.error, ProcessExitError)
                 assert "7" in str(mount.error)
+                assert isinstance(mount.error.__cause__, SystemExit)
                 await mount.dispose()

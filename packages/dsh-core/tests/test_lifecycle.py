@@ -517,6 +517,9 @@ async def test_an_update_hook_applies_live_and_does_not_pile_up() -> None:
             await mount.update(value)
         assert calls == [1, 2, 3]
         assert starts == [0, 2, 3]
+        await mount.update(1)
+        await mount.restart()
+        assert starts == [0, 2, 3, 1]
 
 
 # case: FI-27

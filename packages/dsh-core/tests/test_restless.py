@@ -265,6 +265,30 @@ async def test_what_is_no_plugin_cannot_be_restarted() -> None:
             assert mount.state is MountState.ACTIVE
 
 
+async def test_what_ends_cannot_be_restarted_and_is_named() -> None:
+    async def short(ctx: Context, config: object) -> None: ...
+
+    async with App() as app:
+        mount = await app.mount(short).settled()
+        await mount.dispose()
+        with pytest.raises(InactiveContextError, match=r"a restart .*'short' \(disposed\)"):
+            await mount.restart()
+        with pytest.raises(InactiveContextError, match=r"an update .*'short' \(disposed\)"):
+            await mount.update({})
+
+
+async def test_what_the_kernel_registers_has_a_name() -> None:
+    async with App() as app:
+        before = len(app.root.effects)
+        app.on_error(app.ctx, print)
+        app.on_mount(app.ctx, print)
+        app.on_retired(app.ctx, print)
+        app.on_status(app.ctx, print)
+        app.ctx.effect(lambda: lambda: None)
+        labels = [effect.label for effect in app.root.effects[before:]]
+        assert labels == ["on_error", "on_mount", "on_retired", "on_status", "effect"]
+
+
 async def test_an_app_is_entered_once() -> None:
     app = App()
     async with app:

@@ -428,10 +428,15 @@ async def test_a_gated_block_comes_and_goes_with_its_services() -> None:
 
     async with App() as app:
         app.ctx.when((Number,), body)
+        assert [mount.name for mount in app.explain().mounts] == ["when"]
         provider = app.mount(One)
         await anyio.wait_all_tasks_blocked()
         await provider.dispose()
         assert log == ["up 1", "down"]
+        one = app.mount(One)
+        await one.settled()
+        (report,) = [item for item in app.explain().mounts if item.name == one.name]
+        assert (report.provides, report.missing) == (("number",), ())
 
 
 async def test_an_optional_service_never_gates_and_is_always_current() -> None:

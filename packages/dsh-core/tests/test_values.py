@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from dsh.core import (
     App,
     Context,
+    DshError,
     EntryPoint,
     MountState,
     NotJsonError,
@@ -35,6 +36,7 @@ from dsh.core import (
     version_of,
 )
 from dsh.core import json as djson
+from dsh.core._discovery import replace_table
 from dsh.core.testing import fake_entry_points, set_wall_clock
 
 json_values = st.recursive(
@@ -127,6 +129,8 @@ def test_secrets_are_masked_in_records_and_tracebacks(caplog: pytest.LogCaptureF
     secrets.add("abc")
     secrets.add("sixsix")
     assert secrets.redact("a sixsix") == "a [secret]"
+    assert secrets.contains("a sixsix")
+    assert not secrets.contains("a seven")
     assert secrets.redact("key=sk-verysecretvalue abc") == "key=[secret] abc"
     logger = logging.getLogger("test-secrets")
     install_log_filter(caplog.handler)
@@ -150,6 +154,29 @@ async def test_a_contained_failure_shows_no_secret(caplog: pytest.LogCaptureFixt
         await app.mount(plugin).wait_state(MountState.FAILED)
     assert "sk-anothersecret" not in caplog.text
     assert len(caplog.records) == 1
+
+
+async def test_a_contained_failure_is_logged_with_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(failure: object) -> None:
+        raise KeyError("observer")
+
+    async with App() as app:
+        app.on_error(app.ctx, broken)
+        app.ctx.report(ValueError("reported"), "here")
+    assert [record.message for record in caplog.records] == [
+        "root: here: ValueError: reported",
+        "root: on_error observer: KeyError: 'observer'",
+    ]
+    infos = [record.exc_info for record in caplog.records]
+    assert [info and info[0] for info in infos] == [ValueError, KeyError]
+
+
+def test_an_error_carries_its_message() -> None:
+    error = DshError("no lamp", hint="bring one")
+    assert error.args == ("no lamp",)
+    assert str(error) == "no lamp; bring one"
 
 
 def test_discovery_sorts_and_loads_on_demand() -> None:
@@ -178,8 +205,40 @@ def test_discovery_sorts_and_loads_on_demand() -> None:
     assert inner.load() is EntryPoint.load
 
 
+def test_discovery_reads_what_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder, name, version, points in (
+        (first, "a-plain", "1", None),
+        (first, "b-others", "1", "[console_scripts]\ncommand = json:loads\n"),
+        (first, "c-ours", "2", "[dsh.plugins]\nours = json:loads\n[other]\nx = json:dumps\n"),
+        (second, "c-ours", "1", "[dsh.plugins]\nshadowed = json:loads\n"),
+        (second, "d-ours", "3", "[dsh.seam.bash]\nlocal = json:dumps\n"),
+    ):
+        folder.mkdir(exist_ok=True)
+        installed(folder, name, version, "anything")
+        if points is not None:
+            info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+            (info / "entry_points.txt").write_text(points, encoding="utf-8")
+    monkeypatch.setattr(sys, "path", [str(first), str(second), *sys.path])
+    previous = replace_table(None)
+    try:
+        known = ("c-ours", "d-ours")
+        found = [
+            point
+            for group in entry_point_groups("")
+            for point in entry_points(group)
+            if point.dist_name in known
+        ]
+    finally:
+        assert replace_table(previous)
+    assert found == [
+        EntryPoint("ours", "json:loads", "dsh.plugins", "c-ours", "2"),
+        EntryPoint("local", "json:dumps", "dsh.seam.bash", "d-ours", "3"),
+    ]
+
+
 def test_the_version_of_a_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     installed(tmp_path, "dist-versioned", "3.1")
     assert version_of("dist-versioned") == "3.1"
     assert version_of("dist-that-nobody-has") is None
@@ -291,6 +350,12 @@ async def test_explain_names_what_is_missing_who_could_provide_it_and_cycles() -
             frozenset({"needs-right", "needs-left"})
         }
         assert [m.state for m in explanation.inactive] == [MountState.PENDING] * 3
+        missing = [[m.key for m in report.missing] for report in explanation.inactive]
+        assert missing == [["left"], ["right"], ["left"]]
+        assert str(explanation).splitlines()[-1] in (
+            "cycle: needs-right -> needs-left -> needs-right",
+            "cycle: needs-left -> needs-right -> needs-left",
+        )
 
 
 async def test_explain_shows_waits_and_failures() -> None:
@@ -311,6 +376,6 @@ async def test_explain_shows_waits_and_failures() -> None:
         tasks.start_soon(mount.dispose)
         await anyio.wait_all_tasks_blocked()
         text = str(app.explain())
-        assert "the reason" in text
+        assert "(ValueError: the reason)" in text
         assert "parent has waited" in text
         gate.set()
