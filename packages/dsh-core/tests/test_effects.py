@@ -560,6 +560,7 @@ async def test_entered_managers_live_in_one_task_of_their_own() -> None:
 
         async def plugin(ctx: Context, config: object) -> None:
             assert await ctx.enter(Manager()) == "value"
+            assert [effect.label for effect in ctx.owner.effects] == ["enter Manager"]
 
         mount = await host(app, plugin)
         await mount.dispose()

@@ -285,8 +285,16 @@ async def test_what_the_kernel_registers_has_a_name() -> None:
         app.on_retired(app.ctx, print)
         app.on_status(app.ctx, print)
         app.ctx.effect(lambda: lambda: None)
+        app.ctx.on(Told, print)
         labels = [effect.label for effect in app.root.effects[before:]]
-        assert labels == ["on_error", "on_mount", "on_retired", "on_status", "effect"]
+        assert labels == [
+            "on_error",
+            "on_mount",
+            "on_retired",
+            "on_status",
+            "effect",
+            "on test-restless/told",
+        ]
 
 
 async def test_an_app_is_entered_once() -> None:

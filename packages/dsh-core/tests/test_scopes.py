@@ -164,6 +164,40 @@ def listen_everywhere(heard: list[str], name: str, ctx: Context, audience: Any) 
 # case: SC-T05
 # case: SC-T07
 # case: EV-03
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Something that belongs to a key, or to nobody."""
+
+    owner: Key | None
+
+
+@dataclass(frozen=True, slots=True)
+class AboutBox(Emit, name="test-scopes/box", scope="box.owner"):
+    box: Box | None
+
+
+async def test_an_event_may_have_its_scope_at_the_end_of_a_path() -> None:
+    a, b = Key("a"), Key("b")
+    heard: list[str] = []
+
+    def noted(name: str) -> Callable[[AboutBox], None]:
+        return lambda event: heard.append(name)
+
+    async with App() as app:
+        app.ctx.on(AboutBox, noted("global"))
+        app.ctx.scope(a).ctx.on(AboutBox, noted("a"))
+        app.ctx.scope(b).ctx.on(AboutBox, noted("b"))
+        for event, expected in (
+            (AboutBox(Box(a)), ["global", "a"]),
+            (AboutBox(Box(b)), ["global", "b"]),
+            (AboutBox(Box(None)), ["global"]),
+            (AboutBox(None), ["global"]),
+        ):
+            heard.clear()
+            app.ctx.emit(event)
+            assert sorted(heard) == sorted(expected)
+
+
 async def test_audiences_in_every_mode() -> None:
     a, b = Key("a"), Key("b")
     heard: list[str] = []

@@ -516,6 +516,8 @@ async def test_realms_gate_independently() -> None:
         provider = await first.mount(One).settled()
         await mounts[1].wait_state(MountState.ACTIVE)
         assert [m.state.value for m in mounts] == ["pending", "active", "pending"]
+        assert first.get(Number) is not None
+        assert (app.ctx.get(Number), second.get(Number)) == (None, None)
         root = await app.mount(Two).settled()
         await mounts[0].wait_state(MountState.ACTIVE)
         await root.dispose()
