@@ -28,8 +28,11 @@ from mutation import wording
 from mutation.targets import TEST_TOOLS, Target
 from mutation.wording import is_meaningless, is_meaningless_line
 
-PER_TEST_S = 15
-"""Seconds a test may take before the mutant counts as hanging; the slowest takes four."""
+LIMITS_S = (6, 20)
+"""Seconds a test may take in each pass; then the mutant counts as hanging.
+
+The slowest tests take half a second and four, on a machine that does nothing else.
+"""
 
 MEMORY_BYTES = 6 * 1024**3
 """Address space of a run; a mutant that takes more is killed by its `MemoryError`."""
@@ -170,7 +173,7 @@ def _manifest(target: Target, root: Path, copied: Sequence[str], *, everything: 
         "only_mutate": [f"src/dsh/{pattern}" for pattern in target.mutate],
         "do_not_mutate": [TEST_TOOLS],
         "also_copy": list(copied),
-        "pytest_add_cli_args": [f"--timeout={PER_TEST_S}", "--timeout-method=thread"],
+        "pytest_add_cli_args": ["--timeout-method=thread"],
         "pytest_add_cli_args_test_selection": list(target.tests),
         # forked from a process that has run no test, so that nothing built on first use is there
         "process_isolation": "forkserver",
@@ -191,14 +194,14 @@ def _manifest(target: Target, root: Path, copied: Sequence[str], *, everything: 
 
 
 def chosen_tests(target: Target, *, every: bool) -> str:
-    """Return the options for pytest that leave tests out: what survivors meet in the second pass.
+    """Return the options for pytest of a pass: the first leaves out what survivors meet later.
 
     Args:
         target: The target.
         every: Whether this is the second pass.
     """
     left_out = target.never if every else target.never + target.later
-    options = [] if every else [f'-k "{target.first}"']
+    options = [f"--timeout={LIMITS_S[every]}"] + ([] if every else [f'-k "{target.first}"'])
     return " ".join([*options, *(f"--deselect={target.tests[0]}/{name}" for name in left_out)])
 
 
