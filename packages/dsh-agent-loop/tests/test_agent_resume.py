@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import anyio
 import pytest
@@ -22,7 +23,7 @@ from dsh.agent.events import AgentCreated, AgentSessionStart
 from dsh.agent_loop import AgentLoop
 from dsh.agent_loop.testing import assert_valid_request, open_spine, soon, turn_numbers
 from dsh.core import App, Plugin, inject, on
-from dsh.llm import ToolResultBlock
+from dsh.llm import CancelSignal, ToolResultBlock
 from dsh.llm_replay import ScriptedAdapter, text
 from dsh.llm_replay.server import Gate
 from dsh.session import (
@@ -322,7 +323,7 @@ async def test_a_configured_agent_resumes_when_persistence_appears(
             await mount.settled()
             await anyio.wait_all_tasks_blocked()
         assert [agent.id for agent in agents.list()] == ["a"]
-        assert "missing" in caplog.text
+        assert "configured agent missing: " in caplog.text
         agent = agents.list()[0]
         assert (await soon(agent.ask("hi"))).turn == 2
         await mount.dispose()
@@ -338,3 +339,31 @@ async def test_a_configured_agent_that_cannot_be_made_is_only_reported(
         await anyio.wait_all_tasks_blocked()
         assert [agent.id for agent in app[AgentRegistry].list()] == ["b"]
         assert "absolute" in caplog.text
+        assert "configured agent a: " in caplog.text
+
+
+async def test_a_configured_agent_has_the_options_of_its_row() -> None:
+    options: dict[str, Any] = {
+        "model": MODEL,
+        "max_steps": 2,
+        "max_tokens": 3,
+        "max_turn_tokens": 4,
+        "temperature": 0.5,
+        "reasoning_effort": "high",
+        "stop": ("end",),
+    }
+    async with open_spine(configs={AgentLoop: {"agents": [{"id": "a", **options}]}}) as app:
+        await anyio.wait_all_tasks_blocked()
+        (agent,) = app[AgentRegistry].list()
+        assert agent.options == AgentOptions(**options)
+
+
+async def test_an_aborted_signal_refuses_to_resume() -> None:
+    DISK["s"] = (SessionHeader(id="s", created_at=1), worked_turn())
+    signal = CancelSignal()
+    signal.abort("changed my mind")
+    async with open_spine() as app:
+        await app.mount(MemoryStore).settled()
+        with pytest.raises(AgentFault, match="changed my mind"):
+            await app[AgentRegistry].resume(app.ctx, ResumeAgent("s", signal=signal))
+        assert app[AgentRegistry].list() == ()

@@ -32,6 +32,7 @@ from dsh.session import (
 from dsh.session.events import SessionFlush
 from dsh.session.testing import assert_balanced
 from dsh.tools import Tool, ToolExecution, ToolPreExecute, ToolRegistry
+from dsh.tools.events import ToolFinished
 
 MODEL = "test/scripted"
 
@@ -60,6 +61,8 @@ async def test_a_tool_that_ignores_its_signal_is_left_behind_after_the_grace() -
     adapter = ScriptedAdapter([tool_calls([("c1", "t", "{}"), ("c2", "t", "{}")]), text("ok")])
     async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, Tool("t", "T.", {"type": "object"}, run))
+        finished: list[ToolFinished] = []
+        app.ctx.on(ToolFinished, finished.append)
         receipt = agent.send("x")
         await started.wait()
         begun = anyio.current_time()
@@ -67,6 +70,8 @@ async def test_a_tool_that_ignores_its_signal_is_left_behind_after_the_grace() -
         assert (await receipt.done()).reason == Aborted("stop")
         assert anyio.current_time() - begun == pytest.approx(5, abs=0.1)
         assert codes(agent) == [TOOL_OUTCOME_UNKNOWN, TOOL_NOT_STARTED]
+        told = [event.result.error.code for event in finished if event.result.error is not None]
+        assert told == [TOOL_OUTCOME_UNKNOWN]
         assert_valid_history(agent.session.derive_messages())
         assert (await agent.ask("y")).ok
         assert_valid_request(adapter.requests[1])
