@@ -9,10 +9,10 @@ from types import ModuleType
 
 import pytest
 
-from mutation.engine import Mutant, lay_out
+from mutation.engine import Mutant, chosen_tests, lay_out
 from mutation.equivalents import Equivalent, read, stale
-from mutation.targets import TARGETS
-from mutation.wording import is_meaningless
+from mutation.targets import TARGETS, Target
+from mutation.wording import is_meaningless, is_meaningless_line
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLED = Mutant("m.x_f__mutmut_1", "dsh/m.py", "f", "a < 1", "a <= 1", "killed")
@@ -28,6 +28,7 @@ ALIVE = replace(KILLED, name="m.x_f__mutmut_2", after="a < 2", status="survived"
         ('Broken(code, hint="try again")', "Broken(code, hint=None)"),
         ('Broken(code, hint="try again")', "Broken(code, )"),
         ("cast(Tool, value)", "cast(None, value)"),
+        ('_log.warning("%s failed", name)', "_log.warning(name)"),
         ("self.done = False", "self.done = None"),
     ],
 )
@@ -52,6 +53,20 @@ def test_wording_is_left_alone(before: str, after: str) -> None:
 )
 def test_everything_else_is_changed(before: str, after: str) -> None:
     assert not is_meaningless(before, after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "meaningless"),
+    [
+        ('return cast("Tool", f(x))', 'return cast("TOOL", f(x))', True),
+        ('return cast("Tool", f(x))', 'return cast("Tool", f(None))', False),
+        ("case _:\npass", "", True),
+        ("f\"no tool {names['a']!r}\",", "f\"no tool {names['A']!r}\",", True),
+        ('f"{turn}",', 'f"{step}",', False),
+    ],
+)
+def test_some_wording_shows_in_the_line_alone(before: str, after: str, meaningless: bool) -> None:
+    assert is_meaningless_line(before, after) is meaningless
 
 
 def test_not_ending_is_noticed() -> None:
@@ -97,6 +112,17 @@ def test_the_targets_are_there() -> None:
         for pattern in target.mutate:
             assert any(any((ROOT / w / "src/dsh").glob(pattern)) for w in target.wheels)
         assert all((ROOT / tests).exists() for tests in target.tests)
+        for name in target.later + target.never:
+            file, _, test = name.partition("::")
+            assert f"def {test}" in (ROOT / target.tests[0] / file).read_text(encoding="utf-8")
+
+
+def test_the_first_pass_leaves_out_what_the_second_runs() -> None:
+    target = Target("t", (), (), ("tests",), "fast", later=("test_a.py",), never=("test_b.py",))
+    first, second = (chosen_tests(target, every=every) for every in (False, True))
+    assert first.endswith('-k "fast" --deselect=tests/test_b.py --deselect=tests/test_a.py')
+    assert second.endswith("--deselect=tests/test_b.py")
+    assert "-k" not in second
 
 
 def test_a_bench_follows_the_sources(tmp_path: Path) -> None:

@@ -245,6 +245,16 @@ def test_calls_get_ids_and_names_that_can_be_answered() -> None:
     assert without_calls(Message("assistant", (*TEXT, *calls))).content == TEXT
 
 
+def test_a_new_id_is_free_even_where_the_model_has_used_its_form() -> None:
+    session = Session("s", enclosed=False)
+    ids = CallIds(session)
+    taken = tuple(ToolCallBlock(f"call_1_2_{number}", "t", "{}") for number in ("0", "0_2"))
+    ids.mend(Message("assistant", taken), 1, 1)
+    (block,) = ids.mend(Message("assistant", (ToolCallBlock("", "t", "{}"),)), 1, 2).content
+    assert isinstance(block, ToolCallBlock)
+    assert block.id == "call_1_2_0_3"
+
+
 async def test_requests_are_built_from_the_log_and_remember_the_choice() -> None:
     async with App() as app:
         await app.mount(LlmService).settled()
