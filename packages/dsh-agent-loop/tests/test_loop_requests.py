@@ -20,9 +20,12 @@ from dsh.agent_loop.testing import (
 )
 from dsh.core import JsonObject, Next, NextStream
 from dsh.llm import (
+    Finish,
+    FinishReason,
     LlmCallConfig,
     Message,
     ModelInfo,
+    ReplayState,
     StreamChunk,
     TextBlock,
     ToolResultBlock,
@@ -30,6 +33,7 @@ from dsh.llm import (
 from dsh.llm.events import LlmStream
 from dsh.llm_replay import ScriptedAdapter, text, tool_call, tool_calls
 from dsh.session import (
+    AssistantMessage,
     ContextMessage,
     Failed,
     PluginSource,
@@ -62,6 +66,18 @@ def plain_tool(name: str) -> Tool:
 
 def header_events(session: Session) -> list[str]:
     return [kind for kind in types_of(session.events) if kind.startswith("request/")]
+
+
+async def test_what_a_provider_wants_back_is_logged_and_sent_back() -> None:
+    state = ReplayState("test", "scripted", {"thought": "x"})
+    one: list[StreamChunk] = [*text("one")[:-1], Finish(FinishReason("stop"), state)]
+    adapter = ScriptedAdapter([one, text("two")])
+    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+        await soon(agent.ask("first"))
+        await soon(agent.ask("second"))
+        replies = [e.data for e in agent.session.events if isinstance(e.data, AssistantMessage)]
+        assert [reply.replay for reply in replies] == [state, None]
+        assert [message.replay for message in adapter.requests[1].messages] == [None, state, None]
 
 
 # case: L-18

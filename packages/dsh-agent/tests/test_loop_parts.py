@@ -220,6 +220,9 @@ async def test_decisions_are_checked_and_detached() -> None:
             with pytest.raises(AgentFault) as caught:
                 await policies.prompt(TEXT, NOTE)
             assert caught.value.code == code
+        said[0] = "on"
+        with pytest.raises(AgentFault, match=f"{TurnContinuation.event_name} returned 'on'"):
+            await policies.goes_on(1, False)
         said[0] = Continue(poison)
         with pytest.raises(AgentFault) as caught:
             await policies.goes_on(1, False)
