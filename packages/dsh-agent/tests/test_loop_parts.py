@@ -207,6 +207,9 @@ async def test_decisions_are_checked_and_detached() -> None:
         async def go_on(event: TurnContinuation, next: Next[Any]) -> Any:
             return said[0]
 
+        async def wrong(event: object, next: Next[Any]) -> Any:
+            return 5
+
         agent.ctx.on(PromptSubmit, decide)
         agent.ctx.on(TurnContinuation, go_on)
         assert await policies.prompt(TEXT, NOTE) == BlockPrompt("no")
@@ -223,6 +226,12 @@ async def test_decisions_are_checked_and_detached() -> None:
         said[0] = "on"
         with pytest.raises(AgentFault, match=f"{TurnContinuation.event_name} returned 'on'"):
             await policies.goes_on(1, False)
+        agent.ctx.on(AgentRequest, wrong)
+        agent.ctx.on(StepResult, wrong)
+        with pytest.raises(AgentFault, match=f"{AgentRequest.event_name} returned 5, not an Llm"):
+            await policies.config(AgentRequest(agent, 1, 1, LlmCallConfig("a/b")))
+        with pytest.raises(AgentFault, match=f"{StepResult.event_name} returned 5, not an assis"):
+            await policies.reply(StepResult(agent, 1, 1, Message("assistant", TEXT)))
         said[0] = Continue(poison)
         with pytest.raises(AgentFault) as caught:
             await policies.goes_on(1, False)
@@ -271,7 +280,7 @@ async def test_requests_are_built_from_the_log_and_remember_the_choice() -> None
         signal = CancelSignal()
         call = await requests.build(
             app[LlmService],
-            LlmCallConfig("c/d"),
+            LlmCallConfig("c/d", max_tokens=7, reasoning_effort="high"),
             system="You are brief.",
             tools=(),
             prefix=(front,),
@@ -285,7 +294,12 @@ async def test_requests_are_built_from_the_log_and_remember_the_choice() -> None
         assert (call.request.model, call.request.loop) == ("c/d", True)
         assert call.request.signal is signal
         assert call.prepared is None, "nobody serves the model"
-        assert requests.seed() == LlmCallConfig("c/d")
+        assert requests.seed() == LlmCallConfig("c/d", max_tokens=7, reasoning_effort="high")
+
+
+class Tagged(DshError):
+    code = "TAGGED"
+    failure = "no failure of a model"
 
 
 class Mute(Exception):
@@ -298,6 +312,7 @@ async def test_whatever_is_raised_becomes_a_reason() -> None:
     leaf = leaf_of(group)
     assert leaf.__cause__ is group
     assert failed(leaf, 2) == Failed(2, "first", "FIRST")
+    assert failed(Tagged("odd"), 2) == Failed(2, "odd", "TAGGED")
     assert text_of_error(Mute()) == "Mute (its message cannot be read)"
     assert text_of_error(ValueError()) == "ValueError"
     odd = leaf_of(BaseException("odd"))
