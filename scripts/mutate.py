@@ -36,7 +36,13 @@ def report(target: Target, mutants: Sequence[Mutant], *, every: bool = True) -> 
         every: Whether the equivalents have to be survivors, as after a whole run.
     """
     entries = equivalents.read()
-    judged = [m for m in mutants if not any(entry.covers(m) and not m.killed for entry in entries)]
+    judged = [
+        mutant
+        for mutant in mutants
+        if mutant.killed
+        or mutant.status == "not checked"
+        or not any(entry.covers(mutant) for entry in entries)
+    ]
     killed = [m for m in judged if m.killed]
     open_ = [m for m in judged if m.status == "not checked"]
     lines: list[str] = []

@@ -339,11 +339,13 @@ def test_titles_are_dropped_and_what_is_called_title_stays() -> None:
     @tool
     def label(
         title: str,
+        default: int,
         book: Annotated[dict[str, str], Field(examples=[{"title": "x"}])],
     ) -> None: ...
 
     schema: Any = label.parameters
-    assert schema["required"] == ["title", "book"]
+    assert schema["required"] == ["title", "default", "book"]
+    assert schema["properties"]["default"] == {"type": "integer"}
     assert schema["properties"]["title"] == {"type": "string"}
     assert schema["properties"]["book"] == {
         "type": "object",
@@ -536,23 +538,23 @@ async def test_blocks_and_outputs_are_taken_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    "value",
+    ("value", "problem"),
     [
-        object(),
-        print,
-        (item for item in "ab"),
-        b"\xff",
-        {"a": object()},
-        ToolOutput("text"),  # pyright: ignore[reportArgumentType]
-        ToolOutput(("text",)),  # pyright: ignore[reportArgumentType]
-        ToolOutput((TextBlock("a"),), {"a": float("inf")}),
-        ToolOutput((TextBlock("a"),), [1]),  # pyright: ignore[reportArgumentType]
+        (object(), "return a text, content blocks, JSON"),
+        (print, "return a text, content blocks, JSON"),
+        ((item for item in "ab"), "return a text, content blocks, JSON"),
+        (b"\xff", "return a text, content blocks, JSON"),
+        ({"a": object()}, "has no JSON form"),
+        (ToolOutput("text"), "content"),  # pyright: ignore[reportArgumentType]
+        (ToolOutput(("text",)), "content"),  # pyright: ignore[reportArgumentType]
+        (ToolOutput((TextBlock("a"),), {"a": float("inf")}), "meta.a is not JSON"),
+        (ToolOutput((TextBlock("a"),), [1]), "meta"),  # pyright: ignore[reportArgumentType]
     ],
     ids=lambda value: type(value).__name__,
 )
-async def test_return_values_without_a_json_form(value: object) -> None:
+async def test_return_values_without_a_json_form(value: object, problem: str) -> None:
     made = Tool("t", "d", {}, lambda arguments, execution: value)
-    with pytest.raises(ToolOutputError):
+    with pytest.raises(ToolOutputError, match=problem):
         await run_tool(made)
 
 
@@ -574,6 +576,13 @@ async def test_synchronous_functions_run_in_a_worker_thread() -> None:
     assert text_of(await run_tool(away)) == "false"
     assert text_of(await run_tool(inside)) == "true"
     assert text_of(await run_tool(asynchronous)) == "true"
+
+
+async def test_an_inline_body_runs_where_the_loop_runs() -> None:
+    here = threading.get_ident()
+    for inline in (True, False):
+        made = Tool("t", "d", {}, lambda arguments, _: str(threading.get_ident()), inline=inline)
+        assert (text_of(await run_tool(made)) == str(here)) is inline
 
 
 async def test_a_cancelled_call_does_not_wait_for_its_thread() -> None:

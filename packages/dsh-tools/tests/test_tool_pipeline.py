@@ -201,6 +201,7 @@ async def test_arguments_that_are_no_json_object(arguments: Any, token: str, che
         assert codes(result) == ("ToolArgsError", "INVALID_ARGS")
         assert text_of(result).startswith("Error: invalid arguments: ")
         assert token in text_of(result)
+        assert {event.execution.call_id for event in globally} == {result.call_id}
         assert touched == []
         assert len(globally) == len(mine) == 1
         assert foreign == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dsh.core import Next, secrets
-from dsh.llm import ContentBlock, ToolResultBlock
+from dsh.llm import ContentBlock, TextBlock, ToolResultBlock
 from dsh.session import MessageSource, OtherSource
 from dsh.tools import HookContext, Tool, ToolExecutionResult
 from dsh.tools.events import ToolExecute, ToolFinished
@@ -97,6 +97,28 @@ async def test_what_has_no_wire_form_fails_the_call(where: str) -> None:
             assert "additional context holds a Chart without a wire form" in text_of(result)
         else:
             assert "source of the additional context has no wire form" in text_of(result)
+
+
+async def test_blocks_of_a_context_are_checked_and_kept() -> None:
+    async with tools_app() as (app, tools):
+        inner = ToolResultBlock("c", (TextBlock("x"),), True)
+        given: list[Any] = [inner]
+
+        async def around(
+            event: ToolExecute, next: Next[ToolExecutionResult]
+        ) -> ToolExecutionResult:
+            context = HookContext(tuple(given), Cron("j", {}))
+            return replace(await next(), additional_context=(context,))
+
+        app.ctx.on(ToolExecute, around)
+        tools.register(app.ctx, Tool("t", "d", {}, lambda arguments, execution: "x"))
+        result = await call_tool(tools, "t")
+        assert result.additional_context[0].content == (inner,)
+        wrong: Any = 5
+        for block in (TextBlock(wrong), ToolResultBlock("c", (TextBlock(wrong),))):
+            given[:] = [block]
+            result = await call_tool(tools, "t")
+            assert "additional context holds a block whose text is a int" in text_of(result)
 
 
 async def test_observers_see_a_source_nobody_declared_and_cannot_change_it() -> None:
