@@ -320,7 +320,6 @@ async def test_a_sync_effect_is_undone_without_awaiting() -> None:
             app.ctx.defer(down).dispose_nowait()
 
 
-# case: EF-18
 async def test_a_cleanup_that_undoes_its_effect_again_changes_nothing() -> None:
     async with App() as app:
         log: list[str] = []
@@ -338,6 +337,7 @@ async def test_a_cleanup_that_undoes_its_effect_again_changes_nothing() -> None:
         assert log == ["again", "first"]
 
 
+# case: EF-18
 async def test_registering_while_unloading_is_refused() -> None:
     refused: list[str] = []
 

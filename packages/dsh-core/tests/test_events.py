@@ -108,7 +108,6 @@ async def test_once_even_when_re_entered() -> None:
     assert calls == ["a"]
 
 
-# case: EV-04
 async def test_once_keeps_its_place_or_goes_first() -> None:
     heard: list[str] = []
 
@@ -124,6 +123,7 @@ async def test_once_keeps_its_place_or_goes_first() -> None:
     assert heard == ["first", "on", "once", "on"]
 
 
+# case: EV-04
 async def test_prepend_goes_first() -> None:
     calls: list[int] = []
     async with App() as app:

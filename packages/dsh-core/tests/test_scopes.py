@@ -161,9 +161,6 @@ def listen_everywhere(heard: list[str], name: str, ctx: Context, audience: Any) 
     ctx.on(AboutStream, stream, audience=audience)
 
 
-# case: SC-T05
-# case: SC-T07
-# case: EV-03
 @dataclass(frozen=True, slots=True)
 class Box:
     """Something that belongs to a key, or to nobody."""
@@ -198,6 +195,9 @@ async def test_an_event_may_have_its_scope_at_the_end_of_a_path() -> None:
             assert sorted(heard) == sorted(expected)
 
 
+# case: SC-T05
+# case: SC-T07
+# case: EV-03
 async def test_audiences_in_every_mode() -> None:
     a, b = Key("a"), Key("b")
     heard: list[str] = []
