@@ -604,6 +604,8 @@ async def test_a_disposed_context_takes_no_listener() -> None:
         await mount.dispose()
         with pytest.raises(InactiveContextError):
             kept[0].on(Told, lambda event: None)
+        with pytest.raises(InactiveContextError, match="register subscribe test/told on"):
+            kept[0].subscribe(Told)
         assert len(app.channel(Told)) == 0
 
 

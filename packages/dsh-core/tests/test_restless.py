@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 import anyio
@@ -38,6 +40,10 @@ class Store(Service, key="test-restless-store"):
     def __init__(self, ctx: Context) -> None:
         super().__init__(ctx)
         self.closed = False
+
+
+class Key:
+    """A scope key."""
 
 
 class Told(Emit, name="test-restless/told"):
@@ -286,6 +292,9 @@ async def test_what_the_kernel_registers_has_a_name() -> None:
         app.on_status(app.ctx, print)
         app.ctx.effect(lambda: lambda: None)
         app.ctx.on(Told, print)
+        app.ctx.spawn(anyio.sleep_forever)
+        app.ctx.spawn(partial(anyio.sleep, math.inf))
+        app.ctx.subscribe(Told).close()
         labels = [effect.label for effect in app.root.effects[before:]]
         assert labels == [
             "on_error",
@@ -293,8 +302,12 @@ async def test_what_the_kernel_registers_has_a_name() -> None:
             "on_retired",
             "on_status",
             "effect",
-            "on test-restless/told",
+            f"on {Told.event_name}",
+            "spawn sleep_forever",
+            "spawn task",
+            f"subscribe {Told.event_name}",
         ]
+        assert [effect.label for effect in app.ctx.scope(Key()).ctx.owner.effects] == ["scope"]
 
 
 async def test_an_app_is_entered_once() -> None:

@@ -99,6 +99,13 @@ def test_what_is_not_json_is_named_with_its_path(bad: Any) -> None:
     assert caught.value.code == "NOT_JSON"
 
 
+def test_a_path_leads_to_what_is_not_json() -> None:
+    with pytest.raises(NotJsonError, match=r"here\[0\]\.deep\[0\] is not JSON"):
+        djson.check([{"deep": [math.nan]}], where="here")
+    with pytest.raises(NotJsonError, match="value is not JSON"):
+        djson.check(math.nan)
+
+
 def test_cycles_and_depth_are_refused_without_overflow() -> None:
     cycle: list[Any] = []
     cycle.append(cycle)
