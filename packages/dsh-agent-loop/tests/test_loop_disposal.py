@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import anyio
 import anyio.lowlevel
@@ -38,7 +39,7 @@ from dsh.core import (
     Plugin,
     inject,
 )
-from dsh.llm import Message, TextBlock
+from dsh.llm import Message, TextBlock, TokenUsage, UsageChunk
 from dsh.llm_replay import ScriptedAdapter, hang, text, tool_call
 from dsh.llm_replay.server import Gate
 from dsh.session import AssistantMessage, Disposed, SessionStore, StepStart, TurnEnd
@@ -366,6 +367,19 @@ async def test_unloading_the_loop_takes_every_agent_along() -> None:
         kept = [e.data for e in one.session.events if isinstance(e.data, AssistantMessage)]
         assert [(m.content, m.interrupted) for m in kept] == [((TextBlock("visible"),), True)]
         assert_valid_history(one.session.derive_messages())
+
+
+async def test_what_a_broken_off_answer_cost_is_kept_with_it() -> None:
+    usage = TokenUsage(3, 4)
+    broken_off = hang("visible")
+    adapter = ScriptedAdapter([replace(broken_off, chunks=(*broken_off.chunks, UsageChunk(usage)))])
+    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+        receipt = agent.send("a")
+        await soon(adapter.waiting())
+        agent.cancel("stop")
+        await soon(receipt.done())
+        kept = [e.data for e in agent.session.events if isinstance(e.data, AssistantMessage)]
+        assert [(m.usage, m.interrupted) for m in kept] == [(usage, True)]
 
 
 async def test_a_tool_may_ask_for_the_end_of_its_own_agent() -> None:

@@ -97,6 +97,8 @@ async def test_a_record_is_detached_and_checked_at_the_door() -> None:
         with pytest.raises(AgentFault) as caught:
             agent.record(UserMessage((TextBlock("hi"),), UserSource()))
         assert caught.value.code == "BAD_CONTENT"
+        with pytest.raises(AgentFault, match=r"context\[0\] is a ToolCallBlock"):
+            agent.inject((ToolCallBlock("c", "t", "{}"),), UserSource())
         assert len(agent.session.events) == before
 
 
