@@ -341,11 +341,21 @@ def test_a_log_only_type_takes_no_marker_and_no_provenance() -> None:
     assert session.seq == 1
 
 
-@pytest.mark.parametrize("sources", [(1,), (-1,), (0, 7), (True,), ("0",)], ids=repr)
-def test_provenance_names_earlier_events(sources: Any) -> None:
+@pytest.mark.parametrize(
+    ("sources", "problem"),
+    [
+        ((1,), "at seq 1 cites an event that is not before it"),
+        ((-1,), "at seq 1 cites an event that is not before it"),
+        ((0, 7), "at seq 1 cites an event that is not before it"),
+        ((True,), "holds something that is no integer"),
+        (("0",), "holds something that is no integer"),
+    ],
+    ids=repr,
+)
+def test_provenance_names_earlier_events(sources: Any, problem: str) -> None:
     session = loose()
     session.append(Note(1))
-    with pytest.raises(EventRefusedError) as caught:
+    with pytest.raises(EventRefusedError, match=f"user/message.*{problem}") as caught:
         session.append(UserMessage((), UserSource()), APPEND, sources)
     assert caught.value.code == EventRefusedError.BAD_PROVENANCE
     assert session.seq == 1

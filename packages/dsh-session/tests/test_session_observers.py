@@ -345,6 +345,33 @@ async def test_an_objection_at_the_door_comes_before_one_of_the_dispatch() -> No
         assert "turn/end at seq 1" in failures[0].where
 
 
+async def test_an_objection_to_a_chunk_reaches_the_appender() -> None:
+    async with App() as app:
+        await app.mount(SessionStore).settled()
+        session = app[SessionStore].create(app.ctx)
+        session.append(TurnStart(1, MessageTrigger(UserSource())))
+        session.append(StepStart(1, 1))
+
+        def object_to_it(subject: Session, event: SessionEvent) -> None:
+            raise DshError("validator", code="VETO")
+
+        def veto(event: object, key: object, mode: str) -> None:
+            if isinstance(event, SessionEventAppended):
+                raise DshError("dispatch", code="VETO")
+
+        chunk = AssistantChunk(1, 1, TextDelta(0, "x"))
+        rule = app[SessionStore].validator(app.ctx, object_to_it)
+        with pytest.raises(DshError, match="validator"):
+            session.append(chunk)
+        assert session.seq == 2
+        rule.dispose_nowait()
+        app.on_dispatch(app.ctx, veto)
+        with pytest.raises(DshError, match="dispatch"):
+            session.append(chunk)
+        assert session.events[-1].data == chunk
+        assert session.take_objection() is None
+
+
 async def test_validators_can_leave_chunks_out() -> None:
     async with App() as app:
         await app.mount(SessionStore).settled()

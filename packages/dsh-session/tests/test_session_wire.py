@@ -398,7 +398,7 @@ def test_an_unknown_surface_type_refuses_the_load_and_is_named(kind: str) -> Non
         (wire("step/end", [1]), "no object"),
         (wire("future/thing", None), "no object"),
         (wire("future/thing", {"x": float("nan")}), "not JSON"),
-        (wire("future/thing", {}, later=1), "later"),
+        (wire("future/thing", {}, later=1, after=2), "unknown fields after, later"),
         (wire("future/thing", {}, surfaceOp="prepend"), "surfaceOp"),
         (wire("user/message", {}, surfaceOp={"op": "replace", "start": 1}), "surfaceOp"),
         (wire("future/thing", {}, sourceEventSeqs=[1.5]), "sourceEventSeqs"),
