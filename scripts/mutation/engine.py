@@ -28,7 +28,7 @@ from mutation import wording
 from mutation.targets import TEST_TOOLS, Target
 from mutation.wording import is_meaningless, is_meaningless_line
 
-LIMITS_S = (6, 20)
+LIMITS_S = (10, 30)
 """Seconds a test may take in each pass; then the mutant counts as hanging.
 
 The slowest tests take half a second and four, on a machine that does nothing else.
