@@ -249,7 +249,7 @@ async def test_setup_cannot_drive_and_a_session_has_one_driver() -> None:
                 getattr(agent, name)("x")
             assert name in str(caught.value)
             refused.append(caught.value.code)
-        with pytest.raises(AgentFault):
+        with pytest.raises(AgentFault, match=r"cancel\(\) of agent"):
             agent.cancel()
         assert isinstance(agent, LoopAgent)
         with pytest.raises(AgentFault, match="already has a driver") as caught:

@@ -318,6 +318,8 @@ async def test_a_configured_agent_resumes_when_persistence_appears(
         agents = app[AgentRegistry]
         await anyio.wait_all_tasks_blocked()
         assert agents.list() == ()
+        waiting = {report.name for report in app.explain().inactive}
+        assert {"resume-a", "resume-missing"} <= waiting
         with caplog.at_level(logging.WARNING):
             mount = app.mount(MemoryStore)
             await mount.settled()

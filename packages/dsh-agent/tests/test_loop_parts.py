@@ -17,7 +17,7 @@ from dsh.agent import (
     PromptDecision,
     Stop,
 )
-from dsh.agent.events import AgentRequest, PromptSubmit, StepResult, TurnContinuation
+from dsh.agent.events import AgentRequest, PreStep, PromptSubmit, StepResult, TurnContinuation
 from dsh.agent.loop import (
     CallIds,
     Notes,
@@ -226,6 +226,13 @@ async def test_decisions_are_checked_and_detached() -> None:
         said[0] = "on"
         with pytest.raises(AgentFault, match=f"{TurnContinuation.event_name} returned 'on'"):
             await policies.goes_on(1, False)
+
+        async def five(event: object) -> Any:
+            return 5
+
+        agent.ctx.on(PreStep, five)
+        with pytest.raises(AgentFault, match=f"{PreStep.event_name} returned 5, not nothing"):
+            await policies.pre_step(PreStep(agent, 1, 1))
         agent.ctx.on(AgentRequest, wrong)
         agent.ctx.on(StepResult, wrong)
         with pytest.raises(AgentFault, match=f"{AgentRequest.event_name} returned 5, not an Llm"):
