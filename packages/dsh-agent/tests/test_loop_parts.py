@@ -232,7 +232,7 @@ async def test_decisions_are_checked_and_detached() -> None:
 
         agent.ctx.on(PreStep, five)
         with pytest.raises(AgentFault, match=f"{PreStep.event_name} returned 5, not nothing"):
-            await policies.pre_step(PreStep(agent, 1, 1))
+            await policies.pre_step(PreStep(agent, 1, 1, "", (), CancelSignal()))
         agent.ctx.on(AgentRequest, wrong)
         agent.ctx.on(StepResult, wrong)
         with pytest.raises(AgentFault, match=f"{AgentRequest.event_name} returned 5, not an Llm"):
