@@ -126,6 +126,7 @@ def lay_out(target: Target, root: Path, *, everything: bool = False) -> Path:
     (bench / PRELOADED).write_text("\n".join(_LIBRARIES) + "\n", encoding="utf-8")
     shared = ["conftest.py", "packages/conftest.py"]
     readmes = [f"{wheel}/README.md" for wheel in target.wheels]
+    _forget_changed_tests(target, root, bench)
     for place in (*shared, *readmes, *target.tests):
         for base in (bench, bench / "mutants"):
             _replace(root / place, base / place)
@@ -134,6 +135,30 @@ def lay_out(target: Target, root: Path, *, everything: bool = False) -> Path:
         encoding="utf-8",
     )
     return bench
+
+
+def _forget_changed_tests(target: Target, root: Path, bench: Path) -> None:
+    """Have mutmut look again at what the tests of changed files reach; it looks at new ones only."""
+    record = bench / "mutants" / "mutmut-stats.json"
+    if not record.is_file():
+        return
+    files = [path for place in target.tests for path in _test_files(root / place)]
+    places = [path.relative_to(root) for path in files]
+    changed = tuple(
+        f"{place.as_posix()}::"
+        for place in places
+        if (bench / place).is_file() and (bench / place).read_bytes() != (root / place).read_bytes()
+    )
+    stats = json.loads(record.read_text(encoding="utf-8"))
+    times: dict[str, float] = stats["duration_by_test"]
+    stats["duration_by_test"] = {
+        test: time for test, time in times.items() if not changed or not test.startswith(changed)
+    }
+    record.write_text(json.dumps(stats), encoding="utf-8")
+
+
+def _test_files(place: Path) -> list[Path]:
+    return [place] if place.is_file() else sorted(place.rglob("*.py"))
 
 
 def _version(package: str) -> str:
