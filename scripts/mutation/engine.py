@@ -138,7 +138,7 @@ def lay_out(target: Target, root: Path, *, everything: bool = False) -> Path:
 
 
 def _forget_changed_tests(target: Target, root: Path, bench: Path) -> None:
-    """Have mutmut look again at what the tests of changed files reach; it looks at new ones only."""
+    """Have mutmut look again at what changed tests reach; it looks at new ones only."""
     record = bench / "mutants" / "mutmut-stats.json"
     if not record.is_file():
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -127,7 +128,7 @@ def test_the_first_pass_leaves_out_what_the_second_runs() -> None:
 
 def test_a_bench_follows_the_sources(tmp_path: Path) -> None:
     root = tmp_path / "workspace"
-    target = TARGETS[0]
+    target = replace(TARGETS[0], tests=("packages/dsh-llm-deepseek/tests",))
     source = root / target.wheels[0] / "src/dsh/lamp.py"
     texts = {
         source: "LIT = 1\n",
@@ -145,6 +146,15 @@ def test_a_bench_follows_the_sources(tmp_path: Path) -> None:
     made = copy.stat().st_mtime_ns
     assert lay_out(target, root) == bench
     assert copy.stat().st_mtime_ns == made  # mutmut would test it all anew
+    record = bench / "mutants" / "mutmut-stats.json"
+    known = {f"{target.tests[0]}/test_lamp.py::test_on": 1.0, "elsewhere/test_sun.py::test_up": 2.0}
+    record.write_text(json.dumps({"duration_by_test": known}), encoding="utf-8")
+    lay_out(target, root)
+    assert json.loads(record.read_text(encoding="utf-8"))["duration_by_test"] == known
+    (root / target.tests[0] / "test_lamp.py").write_text("LIT = 1\n", encoding="utf-8")
+    lay_out(target, root)
+    kept = json.loads(record.read_text(encoding="utf-8"))["duration_by_test"]
+    assert kept == {"elsewhere/test_sun.py::test_up": 2.0}  # the other is new to mutmut
     source.rename(source.with_name("lantern.py"))
     lay_out(target, root)
     assert not copy.exists()
