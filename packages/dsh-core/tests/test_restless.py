@@ -235,6 +235,26 @@ async def test_a_mount_owns_itself_and_what_is_below() -> None:
         assert not outer.owns(other)
 
 
+async def test_an_update_that_is_overtaken_does_not_come_back() -> None:
+    starts: list[object] = []
+    gate = anyio.Event()
+
+    async def plugin(ctx: Context, config: object) -> None:
+        starts.append(config)
+        if config == 1:
+            await gate.wait()
+
+    async with App() as app:
+        mount = await app.mount(plugin, 0).settled()
+        async with anyio.create_task_group() as tasks:
+            for config in (1, 2):
+                tasks.start_soon(mount.update, config)
+                await anyio.wait_all_tasks_blocked()
+            gate.set()
+        await mount.restart()
+    assert starts == [0, 1, 2, 2]
+
+
 async def test_a_hook_that_raises_refuses_the_update() -> None:
     starts: list[Any] = []
 
