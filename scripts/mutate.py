@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mutation import engine, equivalents
-from mutation.engine import Mutant
+from mutation.results import Mutant, results
 from mutation.targets import TARGETS, Target
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,7 +66,7 @@ def report(target: Target, mutants: Sequence[Mutant], *, every: bool = True) -> 
 
 def _chosen(target: Target, bench: Path, glob: str, sample: int | None) -> list[str]:
     """Return the names of the survivors that fit, or of a sample of what was not tested."""
-    mutants = engine.results(target, bench)
+    mutants = results(target, bench)
     if sample:
         picked = mutants[::sample]
         return [mutant.name for mutant in picked if mutant.status == "not checked"]
@@ -103,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
                 engine.run(bench, names=names, options=options)
         else:
             engine.run(bench, options=options)
-    text, code = report(target, engine.results(target, bench))
+    text, code = report(target, results(target, bench))
     sys.stdout.write(text)
     return code
 

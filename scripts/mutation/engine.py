@@ -7,8 +7,6 @@ comes from the workspace.
 
 from __future__ import annotations
 
-import contextlib
-import fnmatch
 import hashlib
 import importlib
 import importlib.metadata
@@ -19,14 +17,14 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from mutation import wording
+from mutation.results import inside
 from mutation.targets import TEST_TOOLS, Target
-from mutation.wording import is_meaningless, is_meaningless_line
+from mutation.wording import is_meaningless
 
 LIMITS_S = (10, 30)
 """Seconds a test may take in each pass; then the mutant counts as hanging.
@@ -65,32 +63,6 @@ for _ in range(2):
 print(*sorted(found[0] - found[1]), sep="\\n", file=sys.stderr)
 """
 """Prints the tests that have another name when they are collected again in one process."""
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One change and what became of it.
-
-    Args:
-        name: What mutmut calls it.
-        file: Its file, relative to the folder `src`.
-        function: The function or method, as in a qualified name.
-        before: The lines that are changed, stripped.
-        after: The lines in their place, stripped.
-        status: mutmut's word for how it ended.
-    """
-
-    name: str
-    file: str
-    function: str
-    before: str
-    after: str
-    status: str
-
-    @property
-    def killed(self) -> bool:
-        """Whether the tests noticed; not ending is noticed too."""
-        return self.status in {"killed", "timeout", "segfault"}
 
 
 def lay_out(target: Target, root: Path, *, everything: bool = False) -> Path:
@@ -238,7 +210,7 @@ def run(bench: Path, *, names: Sequence[str] = (), options: str) -> None:
         names: Names of mutants.
         options: More options for pytest.
     """
-    with _inside(bench):
+    with inside(bench):
         # kept out of the settings, whose change makes mutmut forget its results
         os.environ["PYTEST_ADDOPTS"] = options
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.RLIM_INFINITY))
@@ -268,7 +240,7 @@ def check_names(target: Target, bench: Path) -> None:
 
 def generate(bench: Path) -> None:
     """Make the mutants, as `run` does first of all, and test none."""
-    with _inside(bench):
+    with inside(bench):
         _leave_out_the_meaningless()
         mutmut = _mutmut()
         mutmut.copy_src_dir()
@@ -277,58 +249,6 @@ def generate(bench: Path) -> None:
 
 def _mutmut() -> Any:
     return importlib.import_module("mutmut.__main__")
-
-
-def results(target: Target, bench: Path) -> list[Mutant]:
-    """Return every mutant there is, in the order of the files."""
-    with _inside(bench):
-        apply: Any = importlib.import_module("mutmut.mutation.diff_apply")
-        stats: Any = importlib.import_module("mutmut.stats")
-        found: list[Mutant] = []
-        for path in sorted(Path("src").rglob("*.py")):
-            if not _is_mutated(target, path) or not Path("mutants", f"{path}.meta").is_file():
-                continue
-            meta = json.loads(Path("mutants", f"{path}.meta").read_text(encoding="utf-8"))
-            for name, code in meta["exit_code_by_key"].items():
-                before, after = _lines(apply.get_diff_for_mutant(name, path=path))
-                if is_meaningless_line(before, after):
-                    continue
-                status = stats.status_by_exit_code[code]
-                file = path.relative_to("src").as_posix()
-                found.append(Mutant(name, file, _function(name), before, after, status))
-        return found
-
-
-def _is_mutated(target: Target, path: Path) -> bool:
-    place = path.relative_to("src/dsh").as_posix()
-    return any(fnmatch.fnmatch(place, pattern) for pattern in target.mutate) and not (
-        fnmatch.fnmatch(place, TEST_TOOLS)
-    )
-
-
-def _lines(diff: str) -> tuple[str, str]:
-    sides: tuple[list[str], list[str]] = ([], [])
-    for line in diff.splitlines():
-        if line[:3] in {"---", "+++"}:
-            continue
-        if line[:1] in {"-", "+"}:
-            sides[line[0] == "+"].append(line[1:].strip())
-    return "\n".join(sides[0]), "\n".join(sides[1])
-
-
-def _function(name: str) -> str:
-    words = name.rpartition(".")[2].partition("__mutmut_")[0]
-    return words[2:].replace("ǁ", ".")
-
-
-@contextlib.contextmanager
-def _inside(folder: Path) -> Generator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
 
 
 def _leave_out_the_meaningless() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mutation.engine import Mutant
+from mutation.results import Mutant
 
 LIST = Path(__file__).with_name("equivalent.toml")
 

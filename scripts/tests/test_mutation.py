@@ -10,8 +10,9 @@ from types import ModuleType
 
 import pytest
 
-from mutation.engine import Mutant, chosen_tests, lay_out
+from mutation.engine import chosen_tests, lay_out
 from mutation.equivalents import Equivalent, read, stale
+from mutation.results import Mutant
 from mutation.targets import TARGETS, Target
 from mutation.wording import is_meaningless, is_meaningless_line
 
