@@ -239,6 +239,34 @@ async def test_cancelling_while_assembly_or_pre_step_is_blocked() -> None:
         assert not adapter.calls
 
 
+async def test_listeners_before_a_step_hear_of_the_cancel_through_its_signal() -> None:
+    asked: list[str] = []
+
+    async def compose(event: SessionPrefix, next: Next[tuple[Message, ...]]) -> tuple[Message, ...]:
+        asked.append("prefix")
+        await event.signal.wait()
+        return await next()
+
+    async def prepare(event: PreStep) -> None:
+        asked.append("step")
+        await event.signal.wait()
+
+    adapter = ScriptedAdapter()
+    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+        for start in (
+            lambda: app.ctx.on(SessionPrefix, compose),
+            lambda: app.ctx.on(PreStep, prepare),
+        ):
+            listener = start()
+            receipt = agent.send("hi")
+            await anyio.wait_all_tasks_blocked()
+            agent.cancel("enough")
+            assert (await soon(receipt.done())).reason == Aborted("enough")
+            listener.dispose_nowait()
+        assert asked == ["prefix", "step"]
+        assert not adapter.calls
+
+
 # case: C-12
 async def test_a_prefix_composed_while_cancelling_is_composed_again() -> None:
     composed = 0
