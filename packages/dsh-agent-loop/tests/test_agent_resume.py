@@ -36,6 +36,7 @@ from dsh.session import (
 from dsh.session.events import SessionCreated, SessionFlush
 from dsh.session.testing import types_of, user_texts, worked_turn
 from dsh.session_persistence import (
+    IntegrityReport,
     SessionPersistence,
     SessionSnapshot,
     StoredSession,
@@ -99,6 +100,12 @@ class MemoryStore(SessionPersistence):
 
     async def remove(self, session_id: str) -> None:
         DISK.pop(session_id)
+
+    async def verify(self, session_id: str) -> IntegrityReport:
+        return IntegrityReport(session_id, None, len(DISK[session_id][1]))
+
+    async def salvage(self, session_id: str) -> IntegrityReport:
+        return await self.verify(session_id)
 
 
 async def resume(app: App, session_id: str, agent_id: str | None = None) -> AgentHandle:

@@ -393,13 +393,14 @@ async def test_a_disposed_session_is_written_first() -> None:
     # case: PS-25
     disk = MemoryDisk()
     async with App() as app:
-        await open_store(app, disk)
+        store = await open_store(app, disk)
 
         class Key: ...
 
         async with app.ctx.scope(Key()) as scope:
             session = app[SessionStore].create(scope.ctx, "s")
             write_turn(session)
+        assert (await store.load("s")).events == session.events[:]
         assert disk.events("s") == session.events[:]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from dsh.core import Service
 from dsh.session import SessionEvent, SessionHeader
+from dsh.session_persistence._integrity import IntegrityReport
 from dsh.session_persistence._types import RawArtifact, SessionSnapshot, StoredSession
 from dsh.session_persistence.errors import RawUnsupported
 
@@ -124,7 +125,7 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
     async def list(self, *, archived: bool = False) -> tuple[SessionHeader, ...]:
         """Return the headers of the stored sessions, in no particular order.
 
-        Sessions without events are left out, and so is what cannot be read.
+        Sessions without events are left out, and so is what is no session at all.
 
         Args:
             archived: List those that were put away, in place of the others.
@@ -132,7 +133,7 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
 
     @abstractmethod
     async def list_snapshots(self, *, archived: bool = False) -> tuple[SessionSnapshot, ...]:
-        """Return what `list` does, with a revision for each.
+        """Return what `list` does, with a revision and a summary for each.
 
         Args:
             archived: List those that were put away, in place of the others.
@@ -173,6 +174,30 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
         Raises:
             StoredSessionNotFound: There is none.
             SessionInUse: It is live.
+        """
+
+    @abstractmethod
+    async def verify(self, session_id: str) -> IntegrityReport:
+        """Look at every record of a session and tell what is wrong; nothing is changed.
+
+        Raises:
+            StoredSessionNotFound: There is none.
+            PersistenceError: Reading failed.
+        """
+
+    @abstractmethod
+    async def salvage(self, session_id: str) -> IntegrityReport:
+        """Make a damaged session readable: keep a copy of it, then cut it before the damage.
+
+        Only ever done for a person. A session without damage is left as it is.
+
+        Returns:
+            What was wrong, and where the copy is.
+
+        Raises:
+            StoredSessionNotFound: There is none.
+            SessionInUse: It is live, here or in another process.
+            PersistenceError: Nothing of it can be saved, or writing failed.
         """
 
     def locate(self, header: SessionHeader) -> str | None:

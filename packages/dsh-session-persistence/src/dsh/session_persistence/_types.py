@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dsh.session import SessionEvent, SessionHeader
+from dsh.session_persistence._summary import SessionSummary
 
 __all__ = ["RawArtifact", "SessionSnapshot", "StoredSession"]
 
@@ -29,6 +30,10 @@ class SessionSnapshot:
     """Opaque; stays the same until the stored content changes."""
     archived: bool = False
     """Whether the session has been put away."""
+    summary: SessionSummary = field(default_factory=SessionSummary)
+    """What the log comes to; it may lag behind a session that another process writes."""
+    size: int | None = None
+    """Bytes it takes in storage; None if the store cannot say."""
 
 
 @dataclass(frozen=True, slots=True)

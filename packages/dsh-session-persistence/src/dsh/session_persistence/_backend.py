@@ -1,0 +1,206 @@
+"""What a backend has to do, once the orchestration is somebody else's."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dsh.session import SessionEvent, SessionHeader
+from dsh.session_persistence._integrity import IntegrityReport
+from dsh.session_persistence._summary import SessionSummary
+from dsh.session_persistence._types import RawArtifact, SessionSnapshot
+from dsh.session_persistence.errors import PersistenceError, RawUnsupported
+
+__all__ = ["Backend", "StoredLog"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLog:
+    """A log as it lies in storage, with nothing repaired."""
+
+    header: SessionHeader
+    events: tuple[SessionEvent, ...]
+    """Every event that was written completely, contiguous from 0."""
+    revision: str
+    """As in a listing."""
+    rest: object | None = None
+    """The backend's note of what follows the last complete event; None if nothing does."""
+
+
+class Backend(ABC):
+    """Where logs are kept: blocking calls, made in worker threads and never two at a time.
+
+    `BackedPersistence` makes them, orders them and decides what they mean; a backend only keeps
+    what it is given. It raises the errors of this wheel where a method names them; any other
+    exception is taken for a failure of the storage and told as a `PersistenceError`. A call that
+    raises has changed nothing.
+
+    Ids are opaque strings. A backend that keeps files has to escape them.
+    """
+
+    @abstractmethod
+    def open(self) -> None:
+        """Get ready; called once, before the first other call."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of everything; called once, after the last other call, and only after `open`."""
+
+    # --- between processes ----------------------------------------------------------------
+
+    @abstractmethod
+    def acquire(self, session_id: str) -> None:
+        """Become the only process that writes a session; a second call of one process is no-op.
+
+        Called for stored sessions only, and for new ones by `write` itself.
+
+        Raises:
+            SessionInUse: Another process writes it.
+        """
+
+    @abstractmethod
+    def release(self, session_id: str) -> None:
+        """Let other processes write a session again; does nothing if it was not acquired."""
+
+    # --- reading --------------------------------------------------------------------------
+
+    @abstractmethod
+    def revision(self, session_id: str) -> str | None:
+        """Return what changes with the stored content of a session; None if there is none.
+
+        Cheap: it may be called from the event loop's thread.
+        """
+
+    @abstractmethod
+    def read(self, session_id: str) -> StoredLog:
+        """Read a whole log.
+
+        Raises:
+            StoredSessionNotFound: There is none, or it has no event.
+            SessionCorrupt: The committed part is damaged; names the place.
+            FormatUnsupported: Another version wrote it, or it holds an unknown type of the
+                history.
+        """
+
+    def read_from(self, session_id: str, from_seq: int) -> tuple[SessionEvent, ...]:
+        """Read the complete events from `from_seq` on; nothing at or beyond the end.
+
+        Raises:
+            PersistenceError: As `read`.
+        """
+        return self.read(session_id).events[from_seq:]
+
+    @abstractmethod
+    def list(self, archived: bool) -> Iterable[SessionSnapshot]:
+        """Return the sessions that have events, in any order; leave out what cannot be read."""
+
+    # --- writing --------------------------------------------------------------------------
+
+    @abstractmethod
+    def write(
+        self,
+        header: SessionHeader,
+        events: Sequence[SessionEvent],
+        summary: SessionSummary,
+    ) -> None:
+        """Store a batch that is not empty; it is durable when this returns, or not there at all.
+
+        The first batch of a session (its first event has seq 0) stores the header too, and
+        acquires the session. Every later batch finds it acquired.
+
+        Args:
+            header: The session's header.
+            events: The batch, contiguous.
+            summary: What the log comes to with this batch; worth keeping, since `list` tells it.
+
+        Raises:
+            StoredSessionExists: The first batch of an id that is stored already.
+            AppendRefused: Code `NOT_CONTIGUOUS`: the batch does not continue what is stored.
+            SessionInUse: Another process writes the session.
+        """
+
+    @abstractmethod
+    def cut(self, log: StoredLog) -> None:
+        """Remove what follows the last complete event of a log just read.
+
+        Whole records that are removed with it are kept aside, so that nothing is destroyed.
+
+        Args:
+            log: As `read` returned it; its `rest` is not None.
+
+        Raises:
+            AppendRefused: The log has changed since.
+        """
+
+    @abstractmethod
+    def set_archived(self, session_id: str, archived: bool) -> None:
+        """Put a session away or take it back; does nothing if that is how it is.
+
+        Raises:
+            StoredSessionNotFound: There is none.
+        """
+
+    @abstractmethod
+    def remove(self, session_id: str) -> None:
+        """Delete everything of a session.
+
+        Raises:
+            StoredSessionNotFound: There is none.
+        """
+
+    # --- for people -----------------------------------------------------------------------
+
+    @abstractmethod
+    def verify(self, session_id: str) -> IntegrityReport:
+        """Look at every record of a session, and tell what is wrong with it.
+
+        Raises:
+            StoredSessionNotFound: There is none.
+        """
+
+    @abstractmethod
+    def salvage(self, session_id: str) -> IntegrityReport:
+        """Keep a copy of a damaged session, then cut its log before the first damage.
+
+        Returns:
+            The report as `verify` makes it, with the place of the copy; where nothing is
+            damaged, nothing is done.
+
+        Raises:
+            StoredSessionNotFound: There is none.
+            PersistenceError: Nothing can be saved: the header is damaged. Nothing was changed.
+        """
+
+    def locate(self, header: SessionHeader) -> str | None:
+        """Say without I/O where a session is or would be kept."""
+        return None
+
+    supports_raw: bool = False
+    """Whether `read_raw` works."""
+
+    def read_raw(self, session_id: str) -> RawArtifact | None:
+        """Return a session as it lies in storage, or None if there is none.
+
+        Raises:
+            RawUnsupported: This backend keeps no text.
+        """
+        raise RawUnsupported("this store keeps no text that could be exported")
+
+
+def as_persistence_error(error: Exception, session_id: str, deed: str) -> PersistenceError:
+    """Return an exception of a backend as an error of the seam.
+
+    Args:
+        error: What the backend raised.
+        session_id: Whose call it was.
+        deed: What was tried, as a participle: `written`, `read`.
+    """
+    if isinstance(error, PersistenceError):
+        return error
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    told = PersistenceError(
+        f"session {session_id!r} could not be {deed}: {reason or type(error).__name__}"
+    )
+    told.__cause__ = error
+    return told

@@ -1,0 +1,87 @@
+"""What a listing tells about a session, kept up as its log grows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from dsh.llm import ContentBlock, TextBlock
+from dsh.session import SessionEvent, TurnEnd, TurnStart, UserMessage
+
+__all__ = ["SessionSummary", "SummaryFold", "summarize"]
+
+TITLE_CHARS: Final = 120
+"""A title made from a prompt is cut after so many characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """What a listing tells about a session besides its header."""
+
+    title: str | None = None
+    """First line of the first prompt, shortened; None before there is one."""
+    turns: int = 0
+    """How many turns were opened."""
+    events: int = 0
+    """How many events the log has."""
+    updated_at: int | None = None
+    """Time of the last event in epoch milliseconds."""
+    ended: str | None = None
+    """Kind of the reason the last turn ended with; None while it is open or before the first."""
+
+
+class SummaryFold:
+    """Makes a summary from a log, event by event.
+
+    Args:
+        summary: What is known of the events before; nothing for an empty log.
+    """
+
+    __slots__ = ("_ended", "_events", "_title", "_turns", "_updated_at")
+
+    def __init__(self, summary: SessionSummary | None = None) -> None:
+        before = summary or SessionSummary()
+        self._title = before.title
+        self._turns = before.turns
+        self._events = before.events
+        self._updated_at = before.updated_at
+        self._ended = before.ended
+
+    def add(self, events: Iterable[SessionEvent]) -> None:
+        """Take in the next events of the log."""
+        for event in events:
+            self._events += 1
+            self._updated_at = event.time
+            match event.data:
+                case TurnStart():
+                    self._turns += 1
+                    self._ended = None
+                case TurnEnd(reason=reason):
+                    self._ended = reason.kind
+                case UserMessage(content=content) if self._title is None:
+                    self._title = _title(content)
+                case _:
+                    pass
+
+    @property
+    def summary(self) -> SessionSummary:
+        """What the events so far come to."""
+        return SessionSummary(self._title, self._turns, self._events, self._updated_at, self._ended)
+
+
+def summarize(events: Iterable[SessionEvent]) -> SessionSummary:
+    """Return the summary of a whole log."""
+    fold = SummaryFold()
+    fold.add(events)
+    return fold.summary
+
+
+def _title(content: Iterable[ContentBlock]) -> str | None:
+    for block in content:
+        if isinstance(block, TextBlock):
+            for line in block.text.splitlines():
+                words = " ".join(line.split())
+                if words:
+                    return words if len(words) <= TITLE_CHARS else words[: TITLE_CHARS - 1] + "…"
+    return None
