@@ -208,6 +208,7 @@ USES: dict[str, Use] = {
     "llm": use_model,
     "llm-deepseek": lambda app: use_llm(app, "deepseek/deepseek-flash"),
     "llm-replay": lambda app: use_llm(app, "replay/scripted"),
+    "record": use_nothing,
     "sessions": use_sessions,
     "system-prompt": use_prompt,
     "tool-bash": use_bash_tools,

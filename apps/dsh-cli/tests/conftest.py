@@ -19,6 +19,7 @@ from dsh.llm_replay.server import Script, ThreadedServer, serve_in_thread
 
 KEY = "sk-test-0123456789abcdef"
 WAIT_S = 60
+HINT = "resume with: "
 
 
 @dataclass
@@ -28,6 +29,17 @@ class Result:
     code: int
     stdout: str
     stderr: str
+    """What was said, but for the hint."""
+    hint: str = ""
+    """How to go on with the session that was kept, if one was."""
+
+    @classmethod
+    def of(cls, code: int, out: bytes, err: bytes) -> Result:
+        """Return what a process left behind."""
+        lines = err.decode("utf-8", "replace").splitlines(keepends=True)
+        hints = [line for line in lines if line.startswith(HINT)]
+        said = "".join(line for line in lines if not line.startswith(HINT))
+        return cls(code, out.decode(), said, "".join(hints))
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -88,7 +100,7 @@ class Cli:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
             raise AssertionError(f"still running: {out!r} {err!r}") from None
-        result = Result(process.returncode, (out or b"").decode(), err.decode("utf-8", "replace"))
+        result = Result.of(process.returncode, out or b"", err)
         result.check_clean()
         return result
 
@@ -118,7 +130,7 @@ class Cli:
 
     def finish(self, process: subprocess.Popen[bytes]) -> Result:
         out, err = process.communicate(timeout=WAIT_S)
-        result = Result(process.returncode, (out or b"").decode(), err.decode("utf-8", "replace"))
+        result = Result.of(process.returncode, out or b"", err)
         result.check_clean()
         return result
 

@@ -27,6 +27,7 @@ from dsh.loader._layers import (
     set_layer,
     untrusted_layer,
 )
+from dsh.loader._narrow import only_providers
 from dsh.loader._paths import (
     FILE_NAME,
     find_project_file,
@@ -90,6 +91,7 @@ __all__ = [
     "is_secret_path",
     "load_bundle",
     "mapping_layer",
+    "only_providers",
     "open_app",
     "parse_yaml",
     "read_deployment",
