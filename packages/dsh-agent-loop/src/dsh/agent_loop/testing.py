@@ -25,6 +25,7 @@ from dsh.llm import (
 )
 from dsh.llm.events import LlmStream
 from dsh.session import (
+    AssistantChunk,
     Session,
     SessionEvent,
     SessionStore,
@@ -204,12 +205,19 @@ def rebuilt_requests(session: Session) -> list[tuple[Any, ...]]:
     """Rebuild every request of a session from its log alone.
 
     Returns:
-        For each step that got as far as a request: system, tools, configuration, messages. Compare
-        with `[parts_of(r) for r in requests]` of what `captured_requests` took down.
+        For each step that got an answer, or the beginning of one: system, tools, configuration,
+        messages. Compare with `[parts_of(r) for r in requests]` of what `captured_requests` took
+        down.
     """
+    answered = {
+        (event.data.turn, event.data.step)
+        for event in session.events
+        if isinstance(event.data, AssistantChunk)
+    }
     return [
-        parts_of(rebuild_request(session.events, turn, step))
-        for turn, step in request_steps(session.events)
+        parts_of(rebuild_request(session.events, *place))
+        for place in request_steps(session.events)
+        if place in answered
     ]
 
 

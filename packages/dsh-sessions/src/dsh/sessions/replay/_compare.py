@@ -52,15 +52,18 @@ def _wire(event: SessionEvent) -> dict[str, Any]:
     return wire
 
 
-def _walk(old: Any, new: Any, path: str = "") -> tuple[str, object, object] | None:
+def _walk(old: object, new: object, path: str = "") -> tuple[str, object, object] | None:
     """Return the first place where two JSON values differ, and both values there."""
+    if type(old) is not type(new):
+        # 1, 1.0 and true are three values in a log
+        return path, old, new
     pairs: Iterable[tuple[str, object, object]]
-    if isinstance(old, dict) and isinstance(new, dict):
+    if type(old) is dict:
         pairs = _members(cast("dict[str, object]", old), cast("dict[str, object]", new), path)
-    elif isinstance(old, list) and isinstance(new, list):
+    elif type(old) is list:
         pairs = _items(cast("list[object]", old), cast("list[object]", new), path)
     else:
-        return None if _equal(old, new) else (path, old, new)
+        return None if old == new else (path, old, new)
     for inner, one, other in pairs:
         found = _walk(one, other, inner)
         if found is not None:
@@ -78,11 +81,6 @@ def _members(
 def _items(old: list[object], new: list[object], path: str) -> Iterable[tuple[str, object, object]]:
     for index, (one, other) in enumerate(zip_longest(old, new, fillvalue=_ABSENT)):
         yield f"{path}[{index}]", one, other
-
-
-def _equal(old: object, new: object) -> bool:
-    # 1, 1.0 and true are three values in a log
-    return type(old) is type(new) and old == new
 
 
 def _value(value: object) -> JsonValue:
