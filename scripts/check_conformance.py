@@ -148,11 +148,15 @@ def write(lines: list[str], rows: list[Row], cases: dict[str, list[str]]) -> str
 
 def main(arguments: list[str] | None = None) -> int:
     """Check the table, or write its evidence."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("root", nargs="?", type=Path, default=ROOT)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("root", nargs="?", type=Path, default=ROOT, help="the workspace")
     parser.add_argument("--write", action="store_true", help="fill in the evidence of tested cases")
     args = parser.parse_args(arguments)
     table: Path = args.root / TABLE
+    if not table.is_file():
+        parser.error(f"{args.root} is no workspace: there is no {TABLE} in it")
     lines = table.read_text(encoding="utf-8").splitlines()
     rows = read_table(lines)
     cases = tests_by_case(args.root)

@@ -4,19 +4,23 @@ Blocks of a page are told apart by their info string:
 
 - `python` runs; the blocks of one page share one process, in the order of the page, and are
   type-checked as one module. `python no-run` is type-checked only, each block by itself.
-- `sh` is run by `bash -e`; `sh exit=2` expects that code; `sh no-run` is only parsed, for what
-  needs a key, a network or a person.
+- `sh` is run by `bash -e -o pipefail`; `sh exit=2` expects that code; `sh no-run` is only parsed,
+  for what needs a key, a network or a person.
 - `text output`, right after a block that runs, is what it printed. A line `...` stands for any
   lines, `...` in a line for any text.
 - any block with `file=PATH` is written to that path, before the blocks below it run.
 - `yaml`, `toml`, `json` and `jsonl` have to parse; `yaml` with a `version` key has to be a
-  deployment that dsh reads (`yaml no-check` opts out).
+  deployment whose plugins are installed, or written on the page, and whose settings fit them
+  (`yaml no-check` opts out).
+
+A fence in a quote, behind a tab or beside the mark of a list item is refused: nothing reads it.
 
 The blocks of a page run in a temporary folder that is also their home, without any key, with
 `dsh`, `python`, `pytest` and `uv` on the path. A page with the line
 `<!-- docs: own environment -->` gets a fresh virtual environment with the workspace's wheels,
-pytest and hatchling, into which its blocks may install. Links, anchors and images lead somewhere,
-every page of `docs/` can be reached from its index, and what docstrings name below `docs/` exists.
+pytest and hatchling, into which its blocks may install. Links, also those by a label or in HTML,
+anchors and images lead somewhere, every page of `docs/` can be reached from its index, and what
+docstrings name below `docs/` exists.
 
 Usage: `python scripts/check_docs.py [--root ROOT] [--limit SECONDS] [FILE ...]`.
 """
@@ -80,10 +84,13 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     root = args.root.resolve()
     chosen = [path.resolve() for path in args.files] or find_pages(root)
+    if not chosen:
+        parser.error(f"--root {args.root}: no page is there to be checked")
+    if missing := [str(path) for path in chosen if not path.is_file()]:
+        parser.error(f"there is no page {', '.join(missing)}")
     pages = {path: read_page(path) for path in chosen}
     found = [problem for page in pages.values() for problem in page.problems]
-    for page in pages.values():
-        found += check_links(page)
+    found += check_links(pages.values())
     unreadable = {page.path: list(check_data(page)) for page in pages.values()}
     found += [problem for problems in unreadable.values() for problem in problems]
     if not args.files:

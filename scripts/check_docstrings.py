@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from command_line import gate_parser
 from public_api import docs, names
 from public_api.faces import Api
 
@@ -25,9 +26,9 @@ def check(root: Path) -> list[str]:
     return [item.show(root) for item in ordered]
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run the gate on the workspace given, or on this one."""
-    root = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT
+    root: Path = gate_parser(__doc__, ROOT).parse_args(arguments).root
     findings = check(root)
     for finding in findings:
         sys.stdout.write(f"{finding}\n")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from catalog.model import load_workspace
 from catalog.uses import Finding, Uses, scan
+from command_line import gate_parser
 from event_checks.dispatches import check_bypasses, check_modes, check_scopes, check_senders
 from event_checks.mentions import check_mentions
 from event_checks.streams import check_streams
@@ -38,9 +39,10 @@ def check(root: Path) -> tuple[list[Finding], Uses]:
     return sorted(findings), uses
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run the gate on the workspace given, or on this one."""
-    findings, uses = check(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT)
+    root: Path = gate_parser(__doc__, ROOT).parse_args(arguments).root
+    findings, uses = check(root)
     for finding in findings:
         sys.stdout.write(f"{finding}\n")
     counts = {kind: sum(use.kind == kind for use in uses.uses) for kind in ("dispatch", "listen")}

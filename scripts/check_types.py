@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from command_line import gate_parser
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -29,9 +31,9 @@ def mypy(root: Path, *arguments: str) -> int:
     return subprocess.run(command, cwd=root, env=environment, check=False).returncode
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run mypy over every portion and over the typing tests."""
-    root = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT
+    root: Path = gate_parser(__doc__, ROOT).parse_args(arguments).root
     names = [word for path in portions(root) for word in ("-p", f"dsh.{path.name}")]
     examples = sorted(str(path) for path in root.glob("tests/typing/*.py"))
     return mypy(root, *names) or (mypy(root, *examples) if examples else 0)

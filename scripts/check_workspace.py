@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from command_line import gate_parser
 from workspace import entry_points, imports, manifests, texts
 from workspace.wheels import read_wheels
 
@@ -43,9 +44,9 @@ def check(root: Path) -> list[str]:
     return findings
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run the gate on the workspace given, or on this one."""
-    root = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT
+    root: Path = gate_parser(__doc__, ROOT).parse_args(arguments).root
     findings = check(root) + entry_points.check_loading(read_wheels(root))
     for finding in findings:
         sys.stdout.write(f"{finding}\n")

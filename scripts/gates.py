@@ -51,7 +51,7 @@ class Gate:
 # the slow ones first, so that two at once end together
 GATES = (
     Gate(
-        "gate-tests", "structure", "pytest -q -n 2 tests/scripts", "each gate fails when it should"
+        "gate-tests", "structure", "pytest -q -n 2 scripts/tests", "each gate fails when it should"
     ),
     Gate("docs", "doc-sync", "python scripts/check_docs.py", "examples run, links resolve"),
     Gate(
@@ -108,13 +108,13 @@ def choose(gates: Sequence[Gate], names: Sequence[str]) -> list[Gate]:
     """Return the gates that are named, or whose group is; all of them for no name.
 
     Raises:
-        SystemExit: A name is neither a gate nor a group.
+        LookupError: A name is neither a gate nor a group.
     """
     known = {gate.name for gate in gates} | set(groups(gates))
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise SystemExit(
-            f"gates: no gate or group {', '.join(unknown)}; there are the gates "
+        raise LookupError(
+            f"no gate or group {', '.join(unknown)}; there are the gates "
             f"{', '.join(gate.name for gate in gates)} and the groups {', '.join(groups(gates))}"
         )
     return [gate for gate in gates if not names or {gate.name, gate.group} & set(names)]
@@ -266,7 +266,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="a gate or a group of gates")
     parser.add_argument("--list", action="store_true", help="show the gates and run none")
     args = parser.parse_args(arguments)
-    chosen = choose(GATES, args.names)
+    try:
+        chosen = choose(GATES, args.names)
+    except LookupError as error:
+        parser.error(str(error))
     if args.list:
         _say(table(chosen))
         return 0

@@ -7,7 +7,6 @@ the catalog is a finding either way.
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import importlib
 import sys
@@ -15,7 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from catalog.markdown import COMMAND
-from catalog.model import Workspace, load_workspace
+from catalog.model import load_workspace
+from catalog.shapes import Workspace
+from command_line import gate_parser
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = "docs/catalog"
@@ -35,6 +36,7 @@ PAGES: dict[str, str] = {
     "events-and-services.md": "catalog.events_page",
     "events-map.md": "catalog.graphs:render_events_map",
     "kernel-api.md": "catalog.kernel_page",
+    "modules.md": "catalog.modules_page",
     "seams.md": "catalog.graphs:render_seams",
     "session-events.md": "catalog.session_page",
     "tools.md": "catalog.tools_page",
@@ -116,11 +118,13 @@ def main(argv: Sequence[str], pages: Mapping[str, str] = PAGES) -> int:
     Returns:
         0 if there is nothing to say, else 1.
     """
-    parser = argparse.ArgumentParser(prog="generate.py", description=__doc__)
-    parser.add_argument("root", nargs="?", type=Path, default=ROOT, help="the workspace")
+    parser = gate_parser(__doc__, ROOT)
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
     parser.add_argument("--only", action="append", metavar="PAGE", help="this page alone")
     options = parser.parse_args(argv)
+    unknown = [file for file in options.only or () if file not in pages]
+    if unknown:
+        parser.error(f"no page {', '.join(unknown)}; there are {', '.join(sorted(pages))}")
     chosen = {file: where for file, where in pages.items() if file in (options.only or pages)}
     root: Path = options.root
     workspace = load_workspace(root)

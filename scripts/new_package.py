@@ -15,8 +15,9 @@ import shutil
 import sys
 from pathlib import Path
 
+from workspace.wheels import ROLES
+
 ROOT = Path(__file__).resolve().parent.parent
-ROLES = ("kernel", "library", "interface", "provider", "consumer", "bundle", "testkit", "app")
 
 MANIFEST = """\
 [build-system]
@@ -123,12 +124,14 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("name", help="dsh-<words>")
     parser.add_argument("description", help="what it is, in one line")
-    parser.add_argument("--role", choices=ROLES, required=True)
+    parser.add_argument("--role", choices=list(ROLES), required=True)
     parser.add_argument("--needs", nargs="*", default=[], help="distributions it imports")
     parser.add_argument("--root", type=Path, default=ROOT, help="the workspace")
     args = parser.parse_args(arguments)
     if not re.fullmatch(r"dsh-[a-z0-9]+(-[a-z0-9]+)*", args.name):
         parser.error(f"{args.name!r} is no wheel name: use dsh-<words>")
+    if not (args.root / "pyproject.toml").is_file():
+        parser.error(f"--root {args.root} is no workspace: there is no pyproject.toml in it")
     folder = create(args.root, args.name, args.role, args.description, args.needs)
     join_workspace(args.root, args.name)
     sys.stdout.write(

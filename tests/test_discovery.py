@@ -249,20 +249,30 @@ def rows_of(names: set[str]) -> list[Any]:
 
 NAMES = {point.name for point in PLUGINS}
 SPINE = {"agent-loop", "agents", "invariants", "llm", "sessions", "system-prompt", "tools"}
+STORES = sorted(point.name for key, point in PROVIDERS if key == "session_persistence")
 
 
-async def test_a_row_names_any_plugin_beside_the_bundle() -> None:
-    async with open_app({"plugins": rows_of(NAMES - SPINE - {"agent-core"})}) as app:
+@pytest.fixture(params=STORES)
+def names(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> set[str]:
+    """Every plugin, with one of the stores: one app has room for no more."""
+    monkeypatch.setenv("DSH_HOME", str(tmp_path))
+    return NAMES - set(STORES) | {request.param}
+
+
+async def test_a_row_names_any_plugin_beside_the_bundle(names: set[str]) -> None:
+    async with open_app({"plugins": rows_of(names - SPINE - {"agent-core"})}) as app:
         assert isinstance(app, LoadedApp)
-        assert set(app.rows) == NAMES - SPINE
+        assert set(app.rows) == names - SPINE
         assert app.explain().inactive == ()
 
 
-async def test_rows_alone_make_a_spine_without_the_bundle() -> None:
-    rows = rows_of(NAMES - {"agent-core"})
+async def test_rows_alone_make_a_spine_without_the_bundle(names: set[str]) -> None:
+    rows = rows_of(names - {"agent-core"})
     deployment = {"bundle": None, "model": "replay/scripted", "plugins": rows}
     async with open_app(deployment) as app:
-        assert set(app.rows) == NAMES - {"agent-core"}
+        assert set(app.rows) == names - {"agent-core"}
         assert app.explain().inactive == ()
         async with app.agent() as agent:
             assert (await agent.ask("hi")).text == "hello"

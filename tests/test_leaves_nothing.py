@@ -8,8 +8,10 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import anyio
 import anyio.to_thread
@@ -28,6 +30,7 @@ from dsh.process.testing import descendants, eventually
 from dsh.session import SessionStore
 from dsh.session.events import SessionCreated
 from dsh.session.testing import write_turn
+from dsh.session_persistence import SessionPersistence
 from dsh.system_prompt import SystemPrompt
 from dsh.tools import Tool, ToolRegistry
 from dsh.tools.testing import call_tool
@@ -42,6 +45,12 @@ POOL = ("AnyIO worker", "Trio thread")
 """Threads in which the event loop runs blocking calls; it keeps idle ones for a while."""
 
 Use = Callable[[App], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Have what is kept in the user's folder kept in one of its own."""
+    monkeypatch.setenv("DSH_HOME", str(tmp_path / "home"))
 
 
 # -- what there is -------------------------------------------------------------------------------
@@ -100,12 +109,21 @@ async def everything(app: App) -> dict[str, Any]:
     return {**await app_state(app), **process_state()}
 
 
-async def assert_as_before(app: App, before: dict[str, Any], children: int) -> None:
+def programs() -> set[bytes]:
+    """Return the command lines of every child; one that is ending has none."""
+    found: set[bytes] = set()
+    for pid in descendants(os.getpid()):
+        with suppress(OSError):
+            found.add(Path(f"/proc/{pid}/cmdline").read_bytes())
+    return found
+
+
+async def assert_as_before(app: App, before: dict[str, Any], children: set[bytes]) -> None:
     assert await everything(app) == before
     if app.get(BashExecutor) is None:
         assert descendants(os.getpid()) == []
-    else:  # what runs commands stays, and sees the last one off in its own time
-        await eventually(lambda: len(descendants(os.getpid())) <= children)
+    else:  # what runs commands stays, a few monitors ready, and sees the last one off in its time
+        await eventually(lambda: programs() <= children)
 
 
 # -- how each plugin is mounted and used ---------------------------------------------------------
@@ -163,6 +181,17 @@ async def use_sessions(app: App) -> None:
         await app[SessionStore].flush(session)
 
 
+async def use_store(app: App) -> None:
+    session_id = uuid4().hex
+    async with app.ctx.scope(object()) as scope:
+        session = app[SessionStore].create(scope.ctx, session_id)
+        write_turn(session)
+        await app[SessionStore].flush(session)
+    store = app[SessionPersistence]
+    assert (await store.load(session_id)).events == session.events[:]
+    await store.remove(session_id)
+
+
 async def use_prompt(app: App) -> None:
     prompt = app[SystemPrompt]
     effects = [
@@ -209,6 +238,8 @@ USES: dict[str, Use] = {
     "llm-deepseek": lambda app: use_llm(app, "deepseek/deepseek-flash"),
     "llm-replay": lambda app: use_llm(app, "replay/scripted"),
     "record": use_nothing,
+    "session-persistence-jsonl": use_store,
+    "session-persistence-sqlite": use_store,
     "sessions": use_sessions,
     "system-prompt": use_prompt,
     "tool-bash": use_bash_tools,
@@ -259,7 +290,7 @@ async def test_a_plugin_leaves_nothing(name: str) -> None:
         app.on_error(app.ctx, failures.append)
         await mount_with_needs(app, plugin, url)
         await warm_up(app)
-        before, children = await everything(app), len(descendants(os.getpid()))
+        before, children = await everything(app), programs()
         for _ in range(2):
             mount = app.mount(plugin, config_of(name, url))
             await mount.settled()
@@ -278,7 +309,7 @@ async def test_a_plugin_that_restarts_leaves_nothing(name: str) -> None:
     async with wire() as url, App() as app:
         await mount_with_needs(app, plugin, url)
         await warm_up(app)
-        bare, children = await everything(app), len(descendants(os.getpid()))
+        bare, children = await everything(app), programs()
         mount = app.mount(plugin, config_of(name, url))
         await mount.settled()
         await mount.restart()
@@ -381,3 +412,13 @@ async def test_whatever_is_left_is_seen(kind: str) -> None:
         LEFTOVERS[kind](app)
         after = await everything(app)
         assert kind in {key for key in before if before[key] != after[key]}
+
+
+async def test_a_child_that_is_left_is_seen() -> None:
+    async with App() as app:
+        await app.mount(PLUGINS["bash-local"]).settled()
+        await warm_up(app)
+        before = programs()
+        bash = app[BashExecutor]
+        bash.start_task(bash.resolve(BashRequest(command="exec sleep 60")))
+        await eventually(lambda: not programs() <= before)

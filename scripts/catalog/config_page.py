@@ -7,7 +7,7 @@ page, the editor and the check at the start cannot say different things.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, cast
 
 from catalog.config_examples import example_settings, yaml_block
@@ -52,8 +52,8 @@ def render(workspace: Workspace) -> str:
         "[dsh.schema.json](dsh.schema.json) is what it prints for the wheels of this workspace "
         "alone."
     )
-    schema = _schema(workspace)
-    _file(page, schema)
+    services = {key for key, _ in points_of(workspace, "dsh.seam.")}
+    _file(page, _schema(workspace), services)
     catalog = _Plugins(workspace, page, links)
     page.heading(2, "Services")
     page.add(
@@ -61,7 +61,7 @@ def render(workspace: Workspace) -> str:
         "stands there; what only one has stands below its name, so that another can take its "
         "place. Settings of a provider that is mounted by a row may stand in the row too."
     )
-    for key in dict.fromkeys(key for key, _ in sorted(points_of(workspace, "dsh.seam."))):
+    for key in sorted(services):
         catalog.service(key)
     page.heading(2, "Plugins")
     for item in catalog.plugins:
@@ -88,11 +88,11 @@ def _schema(workspace: Workspace) -> dict[str, Any]:
 # -- the file ------------------------------------------------------------------------------------
 
 
-def _file(page: Page, schema: Mapping[str, Any]) -> None:
+def _file(page: Page, schema: Mapping[str, Any], services: Collection[str]) -> None:
     page.heading(2, "The keys of dsh.yaml")
     page.add("All of them are optional.")
     keys: dict[str, Any] = schema["properties"]
-    _keys(page, _FILE, keys)
+    _keys(page, _FILE, {key: about for key, about in keys.items() if key not in services})
     page.heading(3, "Limits")
     _table(page, rows_of({"properties": {"limits": keys["limits"]}})[1:])
     page.heading(3, "Rows of plugins")
@@ -101,6 +101,12 @@ def _file(page: Page, schema: Mapping[str, Any]) -> None:
 
 
 def _keys(page: Page, types: Mapping[str, str], keys: Mapping[str, Any]) -> None:
+    differing = sorted(types.keys() ^ keys.keys())
+    if differing:
+        raise ValueError(
+            f"the page of settings and the schema differ in {', '.join(differing)}; "
+            "update _FILE and _ROW in scripts/catalog/config_page.py"
+        )
     page.table(
         ["Key", "Takes", "Meaning"],
         ([f"`{key}`", takes, keys[key]["description"]] for key, takes in types.items()),

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from catalog.links import ERRORS, Links, source_link
 from catalog.markdown import Page
-from catalog.render import constructor, doc_sections, kind_of, methods, property_list, wheel_heading
-from catalog.shapes import Workspace
+from catalog.render import (
+    constructor,
+    constructor_doc,
+    doc_sections,
+    kind_of,
+    methods,
+    nested,
+    property_list,
+    wheel_heading,
+)
+from catalog.shapes import Value, Workspace
+
+_DEFAULT = "Where none of the others is given."
 
 
 def render(workspace: Workspace) -> str:
@@ -19,7 +30,7 @@ def render(workspace: Workspace) -> str:
         "`hint` says what to do, where that is known."
     )
     page.heading(2, "All codes")
-    codes = sorted((code, one.path) for one in errors for code, _ in one.codes)
+    codes = sorted((code.code, one.path) for one in errors for code in one.codes)
     page.table(["Code", "Error"], ([f"`{code}`", links.named(path)] for code, path in codes))
     for wheel in workspace.wheels:
         mine = [one for one in errors if one.wheel == wheel.name]
@@ -30,9 +41,27 @@ def render(workspace: Workspace) -> str:
             page.add(f"{kind_of(one, links)} Source: {source_link(one.source)}.")
             constructor(page, links, one)
             doc_sections(page, links, one.doc, one.wheel)
-            if one.codes:
-                page.add("Codes: " + ", ".join(f"`{code}`" for code, _ in one.codes) + ".")
-            shown = [item for item in one.properties if item.default is None]
-            property_list(page, links, shown)
+            constructor_doc(page, links, one)
+            _codes(page, one)
+            if one.properties:
+                page.add("Properties and attributes:")
+                property_list(page, links, one.properties)
             methods(page, links, one.methods, one.path.removeprefix("dsh."))
+            nested(page, links, one.nested)
     return page.text()
+
+
+def _codes(page: Page, error: Value) -> None:
+    """Add the codes of an error: one as a line, several as a table with their meanings."""
+    codes = error.codes
+    if len(codes) == 1:
+        (only,) = codes
+        page.add(f"Code: `{only.code}`." if not only.doc else f"Code: `{only.code}`. {only.doc}")
+        return
+    page.table(
+        ["Code", "Attribute", "Meaning"],
+        (
+            [f"`{one.code}`", f"`{one.name}`", one.doc or (_DEFAULT if one.name == "code" else "")]
+            for one in codes
+        ),
+    )

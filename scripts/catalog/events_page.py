@@ -11,7 +11,14 @@ from catalog.links import (
     source_link,
 )
 from catalog.markdown import Page, code
-from catalog.render import doc_sections, field_table, methods, property_list, wheel_heading
+from catalog.render import (
+    doc_sections,
+    field_table,
+    methods,
+    nested,
+    property_list,
+    wheel_heading,
+)
 from catalog.shapes import Event, ServiceClass, Workspace
 
 _MODES = {
@@ -146,6 +153,7 @@ def _service(page: Page, links: Links, service: ServiceClass) -> None:
         page.add("Properties and attributes:")
         property_list(page, links, service.properties)
     methods(page, links, service.methods, service.cls)
+    nested(page, links, service.nested)
 
 
 def _providers(service: ServiceClass) -> list[str]:

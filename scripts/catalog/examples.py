@@ -16,7 +16,6 @@ _BY_TYPE: dict[str, Any] = {
     "int": 1,
     "float": 0.5,
     "bool": True,
-    "Flag": True,
     "tuple[ContentBlock, ...]": _TEXT_BLOCKS,
     "tuple[str, ...]": ["one", "two"],
     "MessageSource": {"kind": "user"},
@@ -35,8 +34,6 @@ _BY_NAME = {
     "name": "read_file",
     "tool_name": "bash",
     "reason": "needs a person",
-    "policy": "ask",
-    "outcome": "allowed-once",
 }
 """Texts by the name of a field, where any text would do but one reads better."""
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from catalog.sources import ClassInfo, Function, Module, Sources
+
+_Attributes: TypeAlias = Mapping[str, list[ast.expr | None]]
+"""Attributes of a class, with the annotations, or None, of the places that set them."""
 
 _DEPTH = 8
 """Assignments followed one after the other; a cycle ends here."""
@@ -47,6 +53,12 @@ class Scope:
             statements = [] if isinstance(self.node, ast.Lambda) else self.node.body
         for node in _own_nodes(statements):
             self._add(node)
+
+    def inside(self, owner: ClassInfo | None, qualname: str) -> Scope:
+        """Return the scope as the body of a class in it has it: the names are those around it."""
+        inner = copy(self)
+        inner.owner, inner.qualname = owner, qualname
+        return inner
 
     def find(self, name: str) -> tuple[Scope, list[Binding]] | None:
         """Return the innermost scope that binds `name`, and how."""
@@ -120,6 +132,8 @@ class Flow:
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
+        self._attributes: dict[str, _Attributes] = {}
+        """The attributes of each class that was asked for."""
 
     def instances(self, node: ast.expr | None, scope: Scope, depth: int = _DEPTH) -> frozenset[str]:
         """Return the canonical names of the classes that the value may be an instance of."""
@@ -216,8 +230,12 @@ class Flow:
         """
         for name in self._sources.lineage(canonical):
             info = self._sources.classes.get(name)
-            annotations = [] if info is None else list(_attributes(info.node, attr))
-            if info is not None and annotations:
+            if info is None:
+                continue
+            if name not in self._attributes:
+                self._attributes[name] = _attributes(info.node)
+            annotations = self._attributes[name].get(attr)
+            if annotations:
                 parts = (self._sources.annotated(info.module, one) for one in annotations)
                 return frozenset[str]().union(*parts)
         return None
@@ -232,22 +250,24 @@ def _values(binding: Binding) -> Iterator[ast.expr]:
         yield from binding.value.elts
 
 
-def _attributes(node: ast.ClassDef, attr: str) -> Iterator[ast.expr | None]:
-    """Yield the annotation, or None, of each place where a class gets an attribute."""
+def _attributes(node: ast.ClassDef) -> _Attributes:
+    """Return what a class sets, in its body or on `self`."""
+    found: defaultdict[str, list[ast.expr | None]] = defaultdict(list)
     for statement in node.body:
         match statement:
-            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation) if name == attr:
-                yield annotation
-            case ast.Assign(targets=targets) if any(
-                isinstance(target, ast.Name) and target.id == attr for target in targets
-            ):
-                yield None
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name == attr:
-                yield statement.returns if _is_property(statement) else None
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                yield from _set_on_self(statement, attr)
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation):
+                found[name].append(annotation)
+            case ast.Assign(targets=targets):
+                for target in targets:
+                    if isinstance(target, ast.Name):
+                        found[target.id].append(None)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                found[name].append(statement.returns if _is_property(statement) else None)
+                for attr, annotation in _set_on_self(statement):
+                    found[attr].append(annotation)
             case _:
                 pass
+    return found
 
 
 def _is_property(node: Function) -> bool:
@@ -255,25 +275,24 @@ def _is_property(node: Function) -> bool:
     return bool(names & {"property", "cached_property"})
 
 
-def _set_on_self(function: Function, attr: str) -> Iterator[ast.expr | None]:
-    """Yield the annotation of `self.attr`: its own, or of the parameter it is set from."""
+def _set_on_self(function: Function) -> Iterator[tuple[str, ast.expr | None]]:
+    """Yield each `self.attr` with its annotation: its own, or of the parameter it is set from."""
     every = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
     parameters = {arg.arg: arg.annotation for arg in every}
     for node in ast.walk(function):
         match node:
             case ast.AnnAssign(
                 target=ast.Attribute(value=ast.Name(id="self"), attr=name), annotation=annotation
-            ) if name == attr:
-                yield annotation
-            case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)]) if (
-                name == attr
             ):
-                value = node.value
+                yield name, annotation
+            case ast.Assign(
+                targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=value
+            ):
                 if isinstance(value, ast.Name) and value.id in parameters:
-                    yield parameters[value.id]
+                    yield name, parameters[value.id]
                 elif isinstance(value, ast.Call):
-                    yield value.func
+                    yield name, value.func
                 else:
-                    yield None
+                    yield name, None
             case _:
                 pass

@@ -8,6 +8,7 @@ from catalog.shapes import Workspace
 SECTIONS: dict[str, dict[str, str]] = {
     "Look something up": {
         "events-and-services.md": "Every event and every service, with signatures",
+        "modules.md": "Every public module and what it offers",
         "kernel-api.md": "`Context`, `Plugin`, `App` and what else `dsh.core` offers",
         "classes-and-functions.md": "The other public classes and functions",
         "data-structures.md": "What events and services carry, and the open vocabularies",
@@ -34,8 +35,10 @@ def render(workspace: Workspace) -> str:
         f"Reference of the {len(workspace.wheels)} wheels of this workspace: "
         f"{len(workspace.events)} events, {len(workspace.services)} services, "
         f"{len(workspace.payloads)} event types of the session log and {len(workspace.plugins)} "
-        "plugins. Every page in this folder is made from the declarations and docstrings in the "
-        "sources, so nothing here is edited by hand."
+        "plugins. Nothing here is edited by hand. Most pages are made from the declarations and "
+        "docstrings in the sources without importing them. [config.md](config.md), its schema and "
+        "[tools.md](tools.md) are read from the installed plugins, which are imported for it, and "
+        "[a-turn.md](a-turn.md) is a turn that the generator runs and records."
     )
     page.add(
         "To change what a page says, change the docstring or the declaration it comes from, then "

@@ -79,6 +79,12 @@ def render(workspace: Workspace) -> str:
     functions = {one.path: one for one in workspace.functions if one.path.startswith("dsh.core.")}
     if not values and not functions:
         return page.text()
+    gone = sorted(INTERNAL.keys() - {one.cls for one in values.values()})
+    if gone:
+        raise ValueError(
+            f"the kernel page hides members of {', '.join(gone)}, which dsh.core does not offer; "
+            "update INTERNAL in scripts/catalog/kernel_page.py"
+        )
     chosen = [f"dsh.core.{name}" for _, _, names in CHAPTERS for name in names]
     rest = sorted((set(values) | set(functions)) - set(chosen))
     chapters = [

@@ -12,6 +12,7 @@ CLASSES = "classes-and-functions.md"
 KERNEL = "kernel-api.md"
 ERRORS = "errors.md"
 CONFIG = "config.md"
+MODULES = "modules.md"
 
 FAMILIES = frozenset(
     {

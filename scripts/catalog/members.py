@@ -12,20 +12,20 @@ from catalog.shapes import Field, Method
 from catalog.tree import SourceTree, text_of
 
 _HIDDEN = {"__init__", "__post_init__", "__repr__", "__str__", "__init_subclass__"}
-_PROTOCOL = {
-    "__call__",
-    "__getitem__",
-    "__iter__",
-    "__aiter__",
-    "__anext__",
-    "__len__",
-    "__contains__",
-    "__await__",
-    "__enter__",
-    "__aenter__",
-    "__add__",
+PROTOCOL = {
+    "__add__": "`+`",
+    "__aenter__": "`async with`",
+    "__aiter__": "`async for`",
+    "__anext__": "`anext()`",
+    "__await__": "`await`",
+    "__call__": "calling it",
+    "__contains__": "`in`",
+    "__enter__": "`with`",
+    "__getitem__": "indexing",
+    "__iter__": "`for`",
+    "__len__": "`len()`",
 }
-"""Special methods that are part of how a class is used."""
+"""Special methods that are part of how a class is used, with what they are there for."""
 
 
 def fields(tree: SourceTree, classes: Iterable[griffe.Class]) -> tuple[Field, ...]:
@@ -64,7 +64,6 @@ def field(tree: SourceTree, member: griffe.Attribute) -> Field:
         default=_default(value),
         doc=read_text(member.docstring),
         refs=tree.refs(member.annotation),
-        source=tree.source(member),
         init=init,
         aliases=tree.aliases(member.annotation),
     )
@@ -126,9 +125,7 @@ def _is_declared(cls: griffe.Class, name: str, member: griffe.Attribute) -> bool
     )
 
 
-def methods(
-    tree: SourceTree, classes: Iterable[griffe.Class], leave_out: Iterable[str] = ()
-) -> tuple[Method, ...]:
+def methods(tree: SourceTree, classes: Iterable[griffe.Class]) -> tuple[Method, ...]:
     """Return the public methods of a class in the order of their declaration.
 
     A method that several classes define is listed once, as the nearest one documents it.
@@ -136,22 +133,24 @@ def methods(
     Args:
         tree: The sources.
         classes: The class and those of its bases that count, nearest first.
-        leave_out: Names not to list.
     """
     ordered = list(classes)
-    hidden = {*_HIDDEN, *leave_out}
     names: dict[str, griffe.Function] = {}
     for cls in reversed(ordered):
         for name, member in cls.members.items():
-            if name in hidden or not isinstance(member, griffe.Function):
+            if name in _HIDDEN or not isinstance(member, griffe.Function):
                 continue
-            if name.startswith("test_"):
+            silent = member.docstring is None
+            if silent and (_is_known(name) or _is_listener(member)):
                 continue
-            if (not name.startswith("_") or name in _PROTOCOL) and not _is_listener(member):
-                known = names.get(name)
-                if known is None or member.docstring is not None:
-                    names[name] = member
+            if (not name.startswith("_") or name in PROTOCOL) and not (silent and name in names):
+                names[name] = member
     return tuple(method(tree, member) for member in names.values())
+
+
+def _is_known(name: str) -> bool:
+    """Whether a name needs no words: the start of a plugin, or a case of a contract suite."""
+    return name == "start" or name.startswith("test_")
 
 
 def _is_listener(member: griffe.Function) -> bool:
@@ -176,7 +175,6 @@ def method(tree: SourceTree, member: griffe.Function) -> Method:
         source=tree.source(member),
         wheel=tree.wheel(member),
         aliases=tree.aliases(*types),
-        is_async="async" in member.labels,
         abstract="abstractmethod" in member.labels,
     )
 

@@ -14,43 +14,17 @@ from catalog.manifests import read_wheels
 from catalog.reader import Reader
 from catalog.shapes import (
     Doc,
-    EntryPoint,
     Event,
-    Field,
-    Injection,
-    Item,
     Method,
     Payload,
     PluginClass,
     Problem,
     Provider,
-    Refs,
-    ServiceClass,
     Value,
     Wheel,
     Workspace,
 )
 from catalog.tree import SourceTree
-
-__all__ = [
-    "Doc",
-    "EntryPoint",
-    "Event",
-    "Field",
-    "Injection",
-    "Item",
-    "Method",
-    "Payload",
-    "PluginClass",
-    "Problem",
-    "Provider",
-    "Refs",
-    "ServiceClass",
-    "Value",
-    "Wheel",
-    "Workspace",
-    "load_workspace",
-]
 
 
 def load_workspace(root: Path) -> Workspace:
@@ -112,7 +86,7 @@ class _Collector:
             plugins=tuple(sorted(self._plugins, key=lambda p: (p.name, p.path))),
             functions=tuple(sorted(self._functions, key=lambda f: f.path)),
             problems=tuple(sorted(set(reader.problems), key=str)),
-            wheel_of={wheel.name: wheel for wheel in reader.wheels},
+            modules=tuple(values.module(reader, one) for one in reader.tree.public_modules()),
         )
 
     def _class(self, cls: griffe.Class) -> None:
@@ -130,15 +104,15 @@ class _Collector:
 
     def _plugin(self, cls: griffe.Class) -> None:
         reader = self._reader
-        if cls.path.startswith("dsh.core."):
-            # bases of plugins, not plugins
-            if reader.tree.is_public(cls):
-                self._values.append(values.value(reader, cls))
-            return
-        if plugins.is_service(reader, cls):
+        kernel = cls.path.startswith("dsh.core.")  # bases of plugins, not plugins
+        public = reader.tree.is_public(cls)
+        service = plugins.is_service(reader, cls) and not kernel
+        if service:
             self._interfaces.append(cls)
+        elif public:
+            self._values.append(values.value(reader, cls))
         listed = bool(plugins.entry_points(reader, cls, "dsh.plugins"))
-        if plugins.is_abstract(reader, cls) or not (reader.tree.is_public(cls) or listed):
+        if kernel or plugins.is_abstract(reader, cls) or not (public or listed):
             return
         self._plugins.append(plugins.plugin(reader, cls))
         key = plugins.key_of(reader, cls)
@@ -149,5 +123,5 @@ class _Collector:
         reader = self._reader
         if plugins.entry_points(reader, fn, "dsh.plugins"):
             self._plugins.append(plugins.function_plugin(reader, fn))
-        elif reader.tree.is_public(fn):
+        if reader.tree.is_public(fn):
             self._functions.append(values.function(reader, fn))

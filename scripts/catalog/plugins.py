@@ -6,8 +6,8 @@ import re
 
 import griffe
 
-from catalog import members
-from catalog.docs import read_doc, read_text
+from catalog import members, values
+from catalog.docs import read_doc
 from catalog.reader import Reader
 from catalog.shapes import Injection, PluginClass, Provider, ServiceClass
 from catalog.tree import literal, text_of
@@ -36,7 +36,7 @@ def service(reader: Reader, cls: griffe.Class, providers: tuple[Provider, ...]) 
     key = literal(cls.keywords["key"]) or ""
     reader.needs_doc(cls, f"service {key!r} ({cls.name})")
     reader.needs_public(cls, f"service {key!r} ({cls.name})")
-    found = members.methods(reader.tree, reader.own(cls), leave_out=("start",))
+    found = members.methods(reader.tree, reader.own(cls))
     for one in found:
         if not one.doc:
             reader.report(cls, f"method {cls.name}.{one.name} of service {key!r} has no docstring")
@@ -58,6 +58,7 @@ def service(reader: Reader, cls: griffe.Class, providers: tuple[Provider, ...]) 
         providers=providers,
         wheel=reader.tree.wheel(cls),
         source=reader.tree.source(cls),
+        nested=values.nested(reader, reader.own(cls)),
     )
 
 
@@ -75,13 +76,7 @@ def provider(reader: Reader, cls: griffe.Class, key: str) -> Provider:
 
 def entry_points(reader: Reader, thing: griffe.Object, group: str) -> tuple[str, ...]:
     """Return the names under which the wheels list a class or function."""
-    names: list[str] = []
-    for wheel in reader.wheels:
-        for point in wheel.points(group):
-            found = reader.tree.find(point.value.replace(":", "."))
-            if found is not None and found.path == thing.path:
-                names.append(point.name)
-    return tuple(sorted(names))
+    return reader.listed.get((group, thing.path), ())
 
 
 def key_of(reader: Reader, cls: griffe.Class) -> str | None:
@@ -99,7 +94,9 @@ def plugin(reader: Reader, cls: griffe.Class) -> PluginClass:
     if not is_service(reader, cls):  # that one has been asked already
         reader.needs_doc(cls, f"plugin {cls.name}")
     for item in shown:
-        if not item.doc and config is not None:
+        # the entry of a public class asks for those of its own `Config`
+        asked = reader.tree.is_public(cls) and config is not None and config.parent is cls
+        if not item.doc and config is not None and not asked:
             reader.report(config, f"configuration field {cls.name}: {item.name} has no docstring")
     return PluginClass(
         name=_plugin_name(reader, cls),
@@ -112,8 +109,6 @@ def plugin(reader: Reader, cls: griffe.Class) -> PluginClass:
         wheel=reader.tree.wheel(cls),
         source=reader.tree.source(cls),
         entry_points=entry_points(reader, cls, "dsh.plugins"),
-        config_path=None if config is None else reader.tree.path(config),
-        config_doc="" if config is None else read_text(config.docstring),
     )
 
 
@@ -175,12 +170,13 @@ def _injection(reader: Reader, name: str, member: griffe.Object | griffe.Alias) 
     first = value.arguments[0]
     optional = any(text_of(part).replace(" ", "") == "optional=True" for part in value.arguments)
     service = reader.tree.find(first.canonical_path) if isinstance(first, griffe.Expr) else None
-    if not isinstance(service, griffe.Class) or key_of(reader, service) is None:
+    key = key_of(reader, service) if isinstance(service, griffe.Class) else None
+    if key is None:
         reader.report(
             member, f"{name} = {text_of(value)} injects a class that declares no service key"
         )
         return None
-    return Injection(name, key_of(reader, service) or "", optional, reader.tree.path(service))
+    return Injection(name, key, optional)
 
 
 def kebab(name: str) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import griffe
 
@@ -20,6 +23,17 @@ class Reader:
     tree: SourceTree
     wheels: tuple[Wheel, ...]
     problems: list[Problem] = field(default_factory=list[Problem])
+
+    @cached_property
+    def listed(self) -> Mapping[tuple[str, str], tuple[str, ...]]:
+        """The names of entry points by their group and the path of what they name."""
+        found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for wheel in self.wheels:
+            for point in wheel.entry_points:
+                target = self.tree.find(point.value.replace(":", "."))
+                if target is not None:
+                    found[point.group, target.path].append(point.name)
+        return {place: tuple(sorted(names)) for place, names in found.items()}
 
     def report(self, thing: griffe.Object, message: str) -> None:
         """Note a hole in the catalog."""

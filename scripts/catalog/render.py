@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from catalog.links import Links, source_link, value_heading
 from catalog.markdown import Page, code, one_line
+from catalog.members import PROTOCOL
 from catalog.shapes import Doc, Field, Method, Value, Wheel
 from catalog.tree import without_metadata
 
@@ -85,6 +86,7 @@ def value(page: Page, links: Links, item: Value) -> None:
     page.add(f"{kind_of(item, links)} Source: {source_link(item.source)}.")
     constructor(page, links, item)
     doc_sections(page, links, item.doc, item.wheel)
+    constructor_doc(page, links, item)
     if item.text:
         page.add(f"{'Is' if item.kind == 'alias' else 'Value:'} {_assigned(item, links)}")
     if item.kind == "enum":
@@ -98,31 +100,29 @@ def value(page: Page, links: Links, item: Value) -> None:
         page.add("Properties and attributes:")
         property_list(page, links, item.properties)
     methods(page, links, item.methods, item.path.removeprefix("dsh."))
+    nested(page, links, item.nested)
+
+
+def nested(page: Page, links: Links, items: Sequence[Value]) -> None:
+    """Add the classes inside of a class, below it."""
+    for item in items:
+        page.heading(4, item.path.removeprefix("dsh."))
+        page.add(kind_of(item, links))
+        doc_sections(page, links, item.doc, item.wheel)
+        field_table(page, links, item.fields)
+        property_list(page, links, item.properties)
+        methods(page, links, item.methods, item.path.removeprefix("dsh."))
+        nested(page, links, item.nested)
 
 
 def methods(page: Page, links: Links, items: Sequence[Method], owner: str) -> None:
     """Add the methods of a class; special ones that need no words share a line."""
-    silent = [_SUPPORTS[one.name] for one in items if one.name in _SUPPORTS and not one.doc]
+    silent = [PROTOCOL[one.name] for one in items if one.name in PROTOCOL and not one.doc]
     if silent:
         page.add(f"Supports {', '.join(silent)}.")
     for one in items:
-        if one.doc or one.name not in _SUPPORTS:
+        if one.doc or one.name not in PROTOCOL:
             method(page, links, one, f"{owner}.{one.name}")
-
-
-_SUPPORTS = {
-    "__add__": "`+`",
-    "__aenter__": "`async with`",
-    "__aiter__": "`async for`",
-    "__anext__": "`anext()`",
-    "__await__": "`await`",
-    "__call__": "calling it",
-    "__contains__": "`in`",
-    "__enter__": "`with`",
-    "__getitem__": "indexing",
-    "__iter__": "`for`",
-    "__len__": "`len()`",
-}
 
 
 def constructor(page: Page, links: Links, item: Value) -> None:
@@ -130,6 +130,12 @@ def constructor(page: Page, links: Links, item: Value) -> None:
     made = item.constructor
     if made is not None:
         page.add(code(made.signature.removesuffix(" -> None"), links.of(made.refs)))
+
+
+def constructor_doc(page: Page, links: Links, item: Value) -> None:
+    """Add what the constructor says itself, after the text of the class."""
+    if item.constructor is not None:
+        doc_sections(page, links, item.constructor.doc, item.wheel)
 
 
 _KINDS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -93,7 +93,6 @@ class Field:
     """The default as written, or None for a required field."""
     doc: str
     refs: Refs = ()
-    source: str = ""
     init: bool = True
     """Whether it is an argument of the constructor."""
     aliases: Aliases = ()
@@ -125,7 +124,6 @@ class Method:
     source: str = ""
     wheel: str = ""
     aliases: Aliases = ()
-    is_async: bool = False
     abstract: bool = False
 
 
@@ -179,6 +177,8 @@ class ServiceClass:
     providers: tuple[Provider, ...]
     wheel: str
     source: str
+    nested: tuple[Value, ...] = ()
+    """Public classes inside of it: `Config`, with what every provider honours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +194,17 @@ class Payload:
     wheel: str
     source: str
     properties: tuple[Field, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A stable code of an error."""
+
+    code: str
+    name: str
+    """The attribute that holds it; `code` for the one an error has unless told otherwise."""
+    doc: str = ""
+    """When it is used; empty where the text of the class says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +228,25 @@ class Value:
     """Names in `text` and `bases`."""
     properties: tuple[Field, ...] = ()
     methods: tuple[Method, ...] = ()
-    codes: tuple[tuple[str, str], ...] = ()
-    """Of an error: its stable codes, each with the name of the constant that holds it."""
+    codes: tuple[Code, ...] = ()
+    """Of an error: its stable codes."""
     abstract: bool = False
     constructor: Method | None = None
     """How it is made, of a class whose constructor is documented or takes nothing."""
+    nested: tuple[Value, ...] = ()
+    """Public classes inside of it, such as the `Config` of a plugin."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicModule:
+    """A module without a leading underscore on its path."""
+
+    path: str
+    doc: Doc
+    offers: tuple[tuple[str, str], ...]
+    """What it lists as public: names, each with the path under which the catalog has it."""
+    wheel: str
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +256,6 @@ class Injection:
     attribute: str
     key: str
     optional: bool
-    path: str
-    """Public path of the class that declares the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +274,6 @@ class PluginClass:
     wheel: str
     source: str
     entry_points: tuple[str, ...] = ()
-    config_path: str | None = None
-    """Path of the `Config` class, `dsh.bash_local.LocalBash.Config`."""
-    config_doc: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,9 +288,12 @@ class Problem:
         return f"{self.file}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Workspace:
-    """Everything the pages are made from. Every tuple is sorted."""
+    """Everything the pages are made from. Every tuple is sorted.
+
+    One is like no other, so that what is worked out from it can be kept for it.
+    """
 
     root: Path
     wheels: tuple[Wheel, ...]
@@ -281,5 +304,9 @@ class Workspace:
     plugins: tuple[PluginClass, ...]
     functions: tuple[Method, ...]
     problems: tuple[Problem, ...]
-    wheel_of: Mapping[str, Wheel] = field(default_factory=dict[str, Wheel])
-    """Wheels by distribution name."""
+    modules: tuple[PublicModule, ...] = ()
+
+    @property
+    def wheel_of(self) -> Mapping[str, Wheel]:
+        """Wheels by distribution name."""
+        return {wheel.name: wheel for wheel in self.wheels}

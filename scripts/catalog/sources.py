@@ -10,8 +10,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
+
+from catalog.shapes import Workspace
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -117,13 +120,14 @@ class Sources:
         return tuple(order)
 
 
-def read_sources(root: Path) -> Sources:
-    """Parse the sources of a workspace.
+@lru_cache(maxsize=1)
+def read_sources(workspace: Workspace) -> Sources:
+    """Parse the sources of a workspace, once for all that look at them; nobody changes them.
 
     Raises:
         SyntaxError: A file is no Python.
     """
-    sources = Sources()
+    root, sources = workspace.root, Sources()
     for place in ("packages", "apps"):
         for path in sorted(root.glob(f"{place}/*/src/**/*.py")):
             module = _read(root, path)

@@ -54,6 +54,12 @@ class SourceTree:
                 yield member
                 yield from self.modules(member)
 
+    def public_modules(self) -> Iterator[griffe.Module]:
+        """Yield the modules without a leading underscore on their path, sorted by path."""
+        for module in self.modules():
+            if not any(part.startswith("_") for part in module.path.split(".")):
+                yield module
+
     def objects(self) -> Iterator[griffe.Class | griffe.Function | griffe.Attribute]:
         """Yield what modules define at their top level, in order of path."""
         for module in self.modules():
@@ -143,9 +149,7 @@ class SourceTree:
     def _public_paths(self) -> dict[str, str]:
         """Map each definition to the shortest path by which its own wheel offers it."""
         offers: dict[str, list[tuple[bool, int, str]]] = {}
-        for module in self.modules():
-            if any(part.startswith("_") for part in module.path.split(".")):
-                continue
+        for module in self.public_modules():
             for name in exported(module):
                 path = f"{module.path}.{name}"
                 target = self.find(path)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from catalog.flow import Scope
-from catalog.use_record import GENERIC, Finding, Helper, Scan
+from catalog.use_record import Helper, Scan
 
 
 def follow_helpers(run: Scan) -> None:
@@ -23,13 +23,11 @@ def follow_helpers(run: Scan) -> None:
         for call, scope, event in callers:
             queue += _hand_over(run, helper, call, scope, event)
         if not callers:
-            place = Finding(
-                helper.scope.module.file,
-                helper.line,
+            run.find(
+                helper.node,
+                helper.scope,
                 f"{helper.scope.qualname} is handed its event by nobody the scan can see",
             )
-            if f"{helper.scope.module.name}:{helper.scope.qualname}" not in GENERIC:
-                run.findings.add(place)
 
 
 def _callers(run: Scan, helper: Helper) -> Iterator[tuple[ast.Call, Scope, ast.expr]]:
@@ -84,6 +82,6 @@ def _hand_over(
         return []
     found = run.flow.parameter(event, scope)
     if found is not None:
-        return [Helper(*found, helper.kind, helper.how, call.lineno)]
+        return [Helper(*found, helper.kind, helper.how, call)]
     run.find(call, scope, f"{helper.name}(...): which event it is handed cannot be seen")
     return []

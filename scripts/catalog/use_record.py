@@ -66,7 +66,8 @@ class Helper:
     position: int
     kind: Literal["dispatch", "listen"]
     how: str
-    line: int
+    node: ast.Call
+    """Where it hands its parameter on."""
 
     @property
     def name(self) -> str:

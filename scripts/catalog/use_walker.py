@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from typing import Literal
 
 from catalog.sources import Module, dotted_name
@@ -25,6 +26,34 @@ class UseWalker(ScopedVisitor):
         super().__init__(run.sources, module)
         self._run = run
         self._called: set[int] = set()
+
+    def visit_If(self, node: ast.If) -> None:
+        """Leave out the branch of a constant condition that never runs."""
+        self._branches(node, node.test, node.body, node.orelse)
+
+    def visit_IfExp(self, node: ast.IfExp) -> None:
+        """Leave out the branch of a constant condition that never runs."""
+        self._branches(node, node.test, [node.body], [node.orelse])
+
+    def visit_While(self, node: ast.While) -> None:
+        """Leave out the body of a loop whose condition never holds."""
+        if isinstance(node.test, ast.Constant) and not node.test.value:
+            self._branches(node, node.test, node.body, node.orelse)
+        else:
+            self.generic_visit(node)
+
+    def _branches(
+        self,
+        node: ast.AST,
+        test: ast.expr,
+        body: Sequence[ast.AST],
+        orelse: Sequence[ast.AST],
+    ) -> None:
+        if not isinstance(test, ast.Constant):
+            self.generic_visit(node)
+            return
+        for one in body if test.value else orelse:
+            self.visit(one)
 
     def visit_Call(self, node: ast.Call) -> None:
         """Look at a call."""
@@ -135,7 +164,7 @@ class UseWalker(ScopedVisitor):
     ) -> bool:
         found = self._run.flow.parameter(event, self.scope)
         if found is not None:
-            self._run.helpers.append(Helper(*found, kind, how, node.lineno))
+            self._run.helpers.append(Helper(*found, kind, how, node))
         return found is not None
 
     def _list(

@@ -8,6 +8,7 @@ argument of a helper. What the scan cannot make out is a finding, never left out
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from catalog.flow import Flow
 from catalog.shapes import Workspace
@@ -32,9 +33,10 @@ class Uses:
         return tuple(use for use in self.uses if use.name == name and use.kind == kind)
 
 
+@lru_cache(maxsize=1)
 def scan(workspace: Workspace) -> Uses:
     """Find every use of the events and services of a workspace in its sources."""
-    sources = read_sources(workspace.root)
+    sources = read_sources(workspace)
     run = Scan(
         sources,
         Flow(sources),
@@ -46,9 +48,9 @@ def scan(workspace: Workspace) -> Uses:
             UseWalker(run, module).walk()
     follow_helpers(run)
     for place in sorted(GENERIC.keys() - run.excused):
-        module = sources.modules.get(place.partition(":")[0])
-        if module is not None:
+        wheel = sources.modules.get(".".join(place.split(".")[:2]))
+        if wheel is not None:
             run.findings.add(
-                Finding(module.file, 1, f"GENERIC excuses {place}, which needs no excuse")
+                Finding(wheel.file, 1, f"GENERIC excuses {place}, which needs no excuse")
             )
     return Uses(tuple(sorted(run.uses)), tuple(sorted(run.findings)), sources)

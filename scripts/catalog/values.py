@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import builtins
 import re
+from collections.abc import Iterable
 
 import griffe
 
 from catalog import members
+from catalog.codes import read_codes
 from catalog.docs import read_doc
 from catalog.reader import Reader
-from catalog.shapes import Doc, Field, Method, Value, ValueKind
-from catalog.tree import literal, text_of
+from catalog.shapes import Doc, Field, Method, PublicModule, Value, ValueKind
+from catalog.tree import exported, literal, text_of
 
 _ALIASES = {"TypeAlias", "typing.TypeAlias", "typing_extensions.TypeAlias"}
 
@@ -29,6 +31,23 @@ def function(reader: Reader, fn: griffe.Function) -> Method:
     found = members.method(reader.tree, fn)
     reader.checks_params(fn, found.path, found.doc.params, found.parameters)
     return found
+
+
+def module(reader: Reader, thing: griffe.Module) -> PublicModule:
+    """Read a public module."""
+    tree = reader.tree
+    offers: list[tuple[str, str]] = []
+    for name in exported(thing):
+        target = tree.find(f"{thing.path}.{name}")
+        if target is not None and not isinstance(target, griffe.Module):
+            offers.append((name, tree.path(target)))
+    return PublicModule(
+        path=thing.path,
+        doc=read_doc(thing.docstring),
+        offers=tuple(offers),
+        wheel=tree.wheel(thing),
+        source=tree.source(thing),
+    )
 
 
 def _assigned(reader: Reader, thing: griffe.Attribute) -> Value:
@@ -85,7 +104,10 @@ def _class(reader: Reader, cls: griffe.Class) -> Value:
     }
     own = [one for one in reader.own(cls) if one.path not in shown]
     abstract = any("abstractmethod" in member.labels for member in cls.members.values())
-    made = kind in {"class", "error"} and not abstract
+    # nobody but the kernel makes a plugin
+    made = kind in {"class", "error"} and not abstract and not tree.derives(cls, "Plugin")
+    codes = read_codes(reader, cls) if kind == "error" else ()
+    constants = {code.name for code in codes}
     return Value(
         cls=cls.name,
         path=path,
@@ -97,12 +119,25 @@ def _class(reader: Reader, cls: griffe.Class) -> Value:
         bases=tuple(_base(reader, base) for base in cls.bases),
         tag=_tag(cls),
         refs=tree.refs(*cls.bases),
-        properties=members.properties(tree, own),
+        properties=tuple(
+            item for item in members.properties(tree, own) if item.name not in constants
+        ),
         methods=members.methods(tree, own),
-        codes=_codes(reader, cls) if kind == "error" else (),
+        codes=codes,
         abstract=abstract,
         constructor=members.constructor(tree, cls) if made else None,
+        nested=nested(reader, own),
     )
+
+
+def nested(reader: Reader, classes: Iterable[griffe.Class]) -> tuple[Value, ...]:
+    """Read the public classes inside of a class and of those of its bases that count."""
+    found: dict[str, griffe.Class] = {}
+    for cls in classes:
+        for name, member in cls.members.items():
+            if isinstance(member, griffe.Class) and not name.startswith("_"):
+                found.setdefault(name, member)
+    return tuple(_class(reader, found[name]) for name in sorted(found))
 
 
 def _base(reader: Reader, base: griffe.Expr | str) -> str:
@@ -164,16 +199,3 @@ def _tag(cls: griffe.Class) -> str | None:
         if isinstance(member, griffe.Attribute) and members.is_class_var(member):
             return literal(member.value)
     return None
-
-
-def _codes(reader: Reader, cls: griffe.Class) -> tuple[tuple[str, str], ...]:
-    """Return the codes a class defines: its default one, its constants, and those it passes on."""
-    found: dict[str, str] = {}
-    for name, member in cls.members.items():
-        if isinstance(member, griffe.Attribute) and (name == "code" or name.isupper()):
-            code = literal(member.value)
-            if code is not None and re.fullmatch(r"[A-Z][A-Z0-9_]*", code):
-                found.setdefault(code, name)
-    for code in re.findall(r'code="([A-Z][A-Z0-9_]*)"', cls.source):
-        found.setdefault(code, "code")
-    return tuple(sorted(found.items()))

@@ -6,11 +6,12 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from catalog.shapes import Wheel, Workspace
+from catalog.sources import read_sources
 
 VARIABLES: Final[Mapping[str, str]] = {
     "ALL_PROXY": "The proxy of every request for which no other variable names one.",
@@ -27,11 +28,14 @@ VARIABLES: Final[Mapping[str, str]] = {
     "HTTPS_PROXY": "The proxy of requests to `https://` endpoints.",
     "HTTP_PROXY": "The proxy of requests to `http://` endpoints; not read where `REQUEST_METHOD` "
     "is set.",
+    "LOCALAPPDATA": "On Windows, the folder in which the state folder lies.",
     "NO_COLOR": "Anything but empty: no dimmed text on a terminal.",
     "NO_PROXY": "Hosts that are reached without a proxy.",
     "REQUEST_METHOD": "Set in a CGI program, where a stranger chooses what `HTTP_PROXY` holds.",
     "SSL_CERT_DIR": "Folder of the certificate authorities to trust, without `ca_file`.",
     "SSL_CERT_FILE": "PEM file of the certificate authorities to trust, without `ca_file`.",
+    "XDG_STATE_HOME": "On Linux, the folder in which the state folder lies, in place of "
+    "`~/.local/state`.",
 }
 """What each variable does. Proxies are read in lower case too, which then wins."""
 
@@ -101,7 +105,7 @@ def read_variables(
         if name not in texts:
             problems.append(f"{name}: read by {', '.join(sorted(wheels))} and not in VARIABLES")
             continue
-        silent = [wheel for wheel in sorted(wheels) if name not in readmes[wheel]]
+        silent = [wheel for wheel in sorted(wheels) if name not in readmes.get(wheel, "")]
         problems += [
             f"{name}: the README of {wheel}, which reads it, is silent" for wheel in silent
         ]
@@ -128,59 +132,44 @@ class Scan:
         """Wheels by the variable they read."""
         self.unclear: dict[str, str] = {}
         """Files that read a variable nobody can name from the source alone, with their wheel."""
-        files = [
-            _Source(path.relative_to(workspace.root).as_posix(), wheel.name, _parsed(path))
-            for wheel in workspace.wheels
-            for path in sorted((workspace.root / wheel.folder / "src").rglob("*.py"))
-        ]
+        files = {
+            module.file: (module.wheel, _Source(module.tree))
+            for module in read_sources(workspace).modules.values()
+        }
         known: dict[str, ast.expr] = {}
-        for file in files:
-            known.update(file.constants)
-        for file in files:
-            for node in file.reads():
-                names = file.names(node, known)
+        for _, source in files.values():
+            known.update(source.constants)
+        for file, (wheel, source) in files.items():
+            for node in source.reads:
+                names = source.names(node, known)
                 for name in names:
-                    self.readers[name.upper()].add(file.wheel)
+                    self.readers[name.upper()].add(wheel)
                 if not names:
-                    self.unclear[file.path] = file.wheel
+                    self.unclear[file] = wheel
 
 
-def _parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), path.name)
-
-
-@dataclass(slots=True)
 class _Source:
-    path: str
-    wheel: str
-    tree: ast.Module
-    constants: dict[str, ast.expr] = field(default_factory=dict[str, ast.expr])
-    """Values of names in the module, and defaults of fields of its classes."""
-    _parents: dict[ast.AST, ast.AST] = field(default_factory=dict[ast.AST, ast.AST])
-
-    def __post_init__(self) -> None:
-        for node in ast.walk(self.tree):
-            for child in ast.iter_child_nodes(node):
-                self._parents[child] = node
+    def __init__(self, tree: ast.Module) -> None:
+        self.constants: dict[str, ast.expr] = {}
+        """Values of names in the module, and defaults of fields of its classes."""
+        self.reads: list[ast.expr] = []
+        """What names the variable, for each reading access."""
+        self._tree = tree
+        for node in ast.walk(tree):
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
                 self.constants.setdefault(node.target.id, _default(node.value))
-        for node in self.tree.body:
+            read = _read(node)
+            if read is not None:
+                self.reads.append(read)
+        for node in tree.body:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 self.constants[node.targets[0].id] = node.value
 
-    def reads(self) -> Iterator[ast.expr]:
-        """Yield what names the variable, for each reading access."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Call) and node.args:
-                if _is_environ_get(node.func):
-                    yield node.args[0]
-            elif isinstance(node, ast.Subscript):
-                if isinstance(node.ctx, ast.Load) and _is_environ(node.value):
-                    yield node.slice
-            elif isinstance(node, ast.Compare):
-                tests = isinstance(node.ops[0], ast.In | ast.NotIn)
-                if tests and _is_environ(node.comparators[0]):
-                    yield node.left
+    @cached_property
+    def _parents(self) -> dict[ast.AST, ast.AST]:
+        """What each node stands in; only few files are asked."""
+        nodes = ast.walk(self._tree)
+        return {child: node for node in nodes for child in ast.iter_child_nodes(node)}
 
     def names(self, node: ast.expr, known: Mapping[str, ast.expr]) -> set[str]:
         """Return the names that an expression can stand for; none if they are not plain.
@@ -227,6 +216,21 @@ class _Source:
         while current is not None:
             yield current
             current = self._parents.get(current)
+
+
+def _read(node: ast.AST) -> ast.expr | None:
+    """Return what names the variable, of a reading access."""
+    match node:
+        case ast.Call(func=func, args=[first, *_]) if _is_environ_get(func):
+            return first
+        case ast.Subscript(value=value, slice=name, ctx=ast.Load()) if _is_environ(value):
+            return name
+        case ast.Compare(left=name, ops=[ast.In() | ast.NotIn(), *_], comparators=[value, *_]) if (
+            _is_environ(value)
+        ):
+            return name
+        case _:
+            return None
 
 
 def _default(value: ast.expr) -> ast.expr:

@@ -26,9 +26,7 @@ class ScopedVisitor(ast.NodeVisitor):
         scope, owner = self.scope, self._owner
         qualname = f"{scope.qualname}.{node.name}".lstrip(".")
         self._owner = self.sources.classes.get(f"{self.module.name}.{qualname}", owner)
-        self.scope = Scope(
-            scope.module, scope.node, scope.outer, self._owner, qualname, scope.bindings
-        )
+        self.scope = scope.inside(self._owner, qualname)
         self.generic_visit(node)
         self.scope, self._owner = scope, owner
 

@@ -43,6 +43,15 @@ FENCE = re.compile(
     r"(?P<code>.*?)^(?P=indent)(?P=fence)[ ]*$",
     re.MULTILINE | re.DOTALL,
 )
+_HIDDEN = re.compile(
+    r"[ \t]*(?:(?:>|[-*+]|\d+[.)])[ \t]*)+(?P<fence>`{3,}|~{3,})"
+    r"|[ ]*\t[ \t]*(?P<tabbed>`{3,}|~{3,})"
+)
+"""A fence where none is read: in a quote, beside the mark of a list item, behind a tab."""
+_REFUSED = (
+    "a block in a quote, behind a tab or beside the mark of a list item is not checked: give its "
+    "fence a line of its own, indented by spaces alone"
+)
 _OPENING = re.compile(r"^ *(?:`{3,}|~{3,})", re.MULTILINE)
 _OWN_ENVIRONMENT = re.compile(r"^<!-- docs: own environment -->$", re.MULTILINE)
 _INTERACTIVE = re.compile(r"^\$ ", re.MULTILINE)
@@ -115,18 +124,17 @@ class Page:
     """What is wrong with the way it is written."""
     own_environment: bool
 
-    @property
-    def prose(self) -> str:
-        """The text without its blocks and code spans; lines keep their numbers."""
-        text = FENCE.sub(lambda found: "\n" * found[0].count("\n"), self.text)
-        return re.sub(r"(`+)(?!`).*?\1", "", text)
+
+def without_blocks(text: str) -> str:
+    """Return the text of a page without its blocks; lines keep their numbers."""
+    return FENCE.sub(lambda found: "\n" * found[0].count("\n"), text)
 
 
 def read_page(path: Path) -> Page:
     """Read a page and its blocks."""
-    text = path.read_text(encoding="utf-8")
     blocks: list[Block] = []
     problems: list[Problem] = []
+    text = _without_hidden(path, path.read_text(encoding="utf-8"), problems)
     end = -1
     for found in FENCE.finditer(text):
         block = _block(path, text, found, problems)
@@ -139,11 +147,34 @@ def read_page(path: Path) -> Page:
         if block is not None:
             blocks.append(block)
         end = found.end()
-    rest = FENCE.sub(lambda found: "\n" * found[0].count("\n"), text)
+    rest = without_blocks(text)
     if unclosed := _OPENING.search(rest):
         line = rest.count("\n", 0, unclosed.start()) + 1
         problems.append(Problem(path, line, "this block is never closed"))
     return Page(path, text, blocks, problems, bool(_OWN_ENVIRONMENT.search(rest)))
+
+
+def _without_hidden(path: Path, text: str, problems: list[Problem]) -> str:
+    """Return the text without the blocks whose fences stand where none is read; refuse those."""
+    kept: list[str] = []
+    fence, hidden, quoted = "", False, False
+    for number, line in enumerate(text.split("\n"), start=1):
+        if quoted and not line.lstrip().startswith(">"):
+            fence, quoted = "", False  # the quote is over, and so is what stands in it
+        if fence:
+            bare = line.strip(" \t>") if hidden else line.strip()
+            kept.append("" if hidden else line)
+            if bare.startswith(fence) and not bare.strip(fence[0]):
+                fence, quoted = "", False
+        elif found := _HIDDEN.match(line):
+            fence, hidden, quoted = found["fence"] or found["tabbed"], True, ">" in found[0]
+            kept.append("")
+            problems.append(Problem(path, number, _REFUSED))
+        else:
+            opening = _OPENING.match(line)
+            fence, hidden = (opening[0].strip() if opening else ""), False
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def _block(path: Path, text: str, found: re.Match[str], problems: list[Problem]) -> Block | None:

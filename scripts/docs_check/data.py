@@ -6,10 +6,11 @@ import json
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from docs_check.blocks import Block, Page, Problem
+from docs_check.deployments import Own, misfits
 from dsh.core import DshError
 from dsh.loader import (
     ConfigKeyError,
@@ -25,11 +26,12 @@ _LINE = re.compile(r"\bline (\d+)")
 
 def check_data(page: Page) -> Iterator[Problem]:
     """Yield the blocks of a page that do not parse."""
+    own = Own.of(page)
     for block in page.blocks:
         if "no-check" in block.flags:
             continue
         try:
-            _check(block, own_keys=page.own_environment)
+            _check(block, own)
         except _ParseError as error:
             yield block.problem(str(error), error.line)
 
@@ -40,14 +42,14 @@ class _ParseError(ValueError):
         self.line = line
 
 
-def _check(block: Block, *, own_keys: bool) -> None:
+def _check(block: Block, own: Own) -> None:
     match block.language:
         case "python":
             _check_python(block)
         case "sh":
             _check_shell(block)
         case "yaml":
-            _check_yaml(block, own_keys)
+            _check_yaml(block, own)
         case "toml":
             _check_toml(block)
         case "json":
@@ -92,16 +94,30 @@ def _check_json(text: str, line: int) -> None:
         raise _ParseError(f"no JSON: {error.msg}", line + error.lineno - 1) from None
 
 
-def _check_yaml(block: Block, own_keys: bool) -> None:
+def _check_yaml(block: Block, own: Own) -> None:
     try:
-        value = parse_yaml(block.code, where="block").value
+        document = parse_yaml(block.code, where="block")
     except DshError as error:
         raise _ParseError(f"no YAML: {error.message}", _moved(block, error.message)) from None
-    if isinstance(value, dict) and "version" in value:
-        _check_deployment(block, own_keys)
+    value = document.value
+    if not isinstance(value, dict) or "version" not in value:
+        return
+    _check_deployment(block, own)
+    for path, told in misfits(value, own):
+        where = ".".join(map(str, path)) or "the deployment"
+        line = _line_of(document.lines, path)
+        raise _ParseError(f"no valid deployment: {where}: {told}", block.line + line - 1)
 
 
-def _check_deployment(block: Block, own_keys: bool) -> None:
+def _line_of(lines: Mapping[tuple[str, ...], int], path: Sequence[str | int]) -> int:
+    """Return the line of a key, or of the nearest one around it that has a line."""
+    key = tuple(map(str, path))
+    while key and key not in lines:
+        key = key[:-1]
+    return lines.get(key, 1)
+
+
+def _check_deployment(block: Block, own: Own) -> None:
     # an expression names what only the reader has; what it gives cannot be checked here
     for text in (block.code, re.sub(r"\$\{[^}]*\}", "x", block.code)):
         raw = RawFile(Path("dsh.yaml"), text.encode())
@@ -110,18 +126,15 @@ def _check_deployment(block: Block, own_keys: bool) -> None:
         except InterpolationError:
             continue
         except DshError as error:
-            # a page that installs what it writes may have made this service itself
-            if own_keys and _is_own_key(error):
+            if _is_own_key(error, own):
                 return
             told = error.message if error.hint is None else f"{error.message} ({error.hint})"
             raise _ParseError(f"no valid deployment: {told}", _moved(block, told)) from None
         return
 
 
-def _is_own_key(error: DshError) -> bool:
-    if not isinstance(error, ConfigKeyError) or "." in error.path:
-        return False
-    return error.detail == "unknown key"
+def _is_own_key(error: DshError, own: Own) -> bool:
+    return isinstance(error, ConfigKeyError) and error.path in own.services
 
 
 def _moved(block: Block, message: str) -> int | None:

@@ -111,7 +111,7 @@ class _Runner:
         return process
 
     def _shell(self, block: Block) -> int | None:
-        process = self._start(["bash", "-e", "-c", block.padded, block.page.name])
+        process = self._start(["bash", "-e", "-o", "pipefail", "-c", block.padded, block.page.name])
         try:
             code = process.wait(max(0.0, self._deadline - time.monotonic()))
         except subprocess.TimeoutExpired:

@@ -88,9 +88,7 @@ def _class(api: Api, path: str, item: griffe.Class, *, full: bool) -> Iterator[F
         yield finding(item, f"{path} has no docstring")
     told = set(parse(item.docstring).args) if item.docstring else set[str]()
     yield from _constructor(path, item, told)
-    for name, member in item.members.items():
-        if name.startswith("_") or isinstance(member, griffe.Alias):
-            continue
+    for name, member in _members(api, item).items():
         if name.startswith("test_"):
             continue  # a case of a contract suite: its name is the sentence
         where = f"{path}.{name}"
@@ -102,6 +100,23 @@ def _class(api: Api, path: str, item: griffe.Class, *, full: bool) -> Iterator[F
             told_elsewhere = name in told or _overrides(item, name)
             if not member.docstring and not told_elsewhere and _needs_text(item, member):
                 yield finding(member, f"{where} has no docstring; put one below it")
+
+
+def _members(api: Api, item: griffe.Class) -> dict[str, griffe.Object]:
+    """Return the public members of a class: its own, and those no public base answers for."""
+    found: dict[str, griffe.Object] = {}
+    answered: set[str] = set()
+    for one in (item, *bases(item)):
+        names = {
+            name: member
+            for name, member in one.members.items()
+            if not name.startswith("_") and isinstance(member, griffe.Object)
+        }
+        if one is item or not api.is_public(one):
+            own = {name: member for name, member in names.items() if name not in answered}
+            found |= {name: member for name, member in own.items() if name not in found}
+        answered |= set(names)
+    return found
 
 
 def _constructor(path: str, item: griffe.Class, told: set[str]) -> Iterator[Finding]:

@@ -77,6 +77,14 @@ class Api:
                     found[f"{module.path}.{name}"] = target
         return found
 
+    def is_public(self, item: griffe.Object) -> bool:
+        """Tell whether some public module lists `item`."""
+        return item.path in self._public_paths
+
+    @cached_property
+    def _public_paths(self) -> frozenset[str]:
+        return frozenset(item.path for item in self.symbols.values())
+
     def missing(self) -> Iterator[Finding]:
         """Yield what a module lists as public and does not have."""
         for module in self.public_modules:

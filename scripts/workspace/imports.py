@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from workspace.import_reader import Import, imports_of
 from workspace.wheels import Wheel
 
 MODULES_OF = {
@@ -21,98 +22,49 @@ MODULES_OF = {
 _FOLDERS = ("tests", "benchmarks", "examples", "scripts")
 
 
-@dataclass(frozen=True)
-class Import:
-    """A name that a file uses of another module.
-
-    Args:
-        line: Where it says so.
-        parts: The dotted name; its last part may be a module or something in one.
-        at_import: Whether importing the file needs it: it stands neither in a function, nor in a
-            `try`, nor in a block for type checkers.
-    """
-
-    line: int
-    parts: tuple[str, ...]
-    at_import: bool
-
-    @property
-    def name(self) -> str:
-        """The dotted name."""
-        return ".".join(self.parts)
-
-
-def imports_of(path: Path) -> Iterator[Import]:
-    """Yield everything a file imports, wherever and however it does so."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    yield from _imports(tree, at_import=True)
-    nodes = list(ast.walk(tree))
-    if any(isinstance(node, ast.Import) and _binds_namespace(node) for node in nodes):
-        # `dsh.core.App`, where `dsh.core` was imported as a whole
-        for node in nodes:
-            parts = _chain(node) if isinstance(node, ast.Attribute) else ()
-            if len(parts) > 2 and parts[0] == "dsh":
-                yield Import(getattr(node, "lineno", 1), parts, at_import=False)
-
-
-def _binds_namespace(node: ast.Import) -> bool:
-    return any(alias.name.partition(".")[0] == "dsh" and not alias.asname for alias in node.names)
-
-
-def _imports(tree: ast.AST, *, at_import: bool) -> Iterator[Import]:
-    for node in ast.iter_child_nodes(tree):
-        for name in _names(node):
-            yield Import(getattr(node, "lineno", 1), tuple(name.split(".")), at_import)
-        yield from _imports(node, at_import=at_import and not _is_later(node))
-
-
-def _chain(node: ast.expr) -> tuple[str, ...]:
-    """Return the names of `a.b.c`; nothing for what is no plain chain of names."""
-    if isinstance(node, ast.Name):
-        return (node.id,)
-    if isinstance(node, ast.Attribute) and (before := _chain(node.value)):
-        return (*before, node.attr)
-    return ()
-
-
-def _is_later(node: ast.AST) -> bool:
-    """Whether importing the file may do without what stands in this node."""
-    if isinstance(node, ast.If):
-        return "TYPE_CHECKING" in ast.unparse(node.test)
-    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Try)
-
-
-def _names(node: ast.AST) -> list[str]:
-    match node:
-        case ast.Import():
-            return [alias.name for alias in node.names]
-        case ast.ImportFrom(module=str(module)):
-            return [f"{module}.{alias.name}" for alias in node.names]
-        case ast.Call(args=[ast.Constant(value=str(name)), *_], func=func):
-            called = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-            return [name] if called in {"import_module", "__import__", "importorskip"} else []
-        case _:
-            return []
-
-
 def check_dependencies(wheel: Wheel, own: dict[str, Wheel]) -> Iterator[str]:
     """Check that what a wheel imports is declared, and what it declares imported."""
-    modules: set[str] = set()
-    foreign: set[str] = set()
+    seen = _Seen()
     for path in sorted(wheel.package.rglob("*.py")):
         for item in imports_of(path):
+            seen.add(item)
             if item.parts[0] == "dsh":
-                modules |= set(item.parts[1:2]) - {wheel.module}
                 continue
-            foreign.add(item.parts[0])
             if item.at_import and item.parts[0] in _provided(wheel.optional, own):
                 where = f"{path.relative_to(wheel.folder.parent.parent)}:{item.line}"
                 yield (
                     f"{where}: imports {item.parts[0]}, which only an extra requires; import it "
                     "where it is used"
                 )
-    yield from _check_own(wheel, own, modules)
-    yield from _check_foreign(wheel, own, foreign)
+    yield from _check_own(wheel, own, seen)
+    yield from _check_foreign(wheel, own, seen)
+
+
+@dataclass
+class _Seen:
+    """What a wheel imports: top-level modules, and `dsh.x` for portions of the namespace."""
+
+    every: set[str] = field(default_factory=set[str])
+    running: set[str] = field(default_factory=set[str])
+    """Those of them that the code imports when it runs."""
+
+    def add(self, item: Import) -> None:
+        """Take note of an import."""
+        name = ".".join(item.parts[:2]) if item.parts[0] == "dsh" else item.parts[0]
+        self.every.add(name)
+        if not item.for_types:
+            self.running.add(name)
+
+
+def _use(wheel: Wheel, name: str, modules: set[str], seen: _Seen) -> str | None:
+    """Say what is wrong with a requirement that the wheel declares."""
+    if not modules & seen.every:
+        return f"{wheel.name}: declares {name} without importing it"
+    if not modules & seen.running:
+        # it would be installed for nothing
+        alone = "which it imports for type checkers alone; do without it"
+        return f"{wheel.name}: declares {name}, {alone}"
+    return None
 
 
 def _provided(names: Iterable[str], own: dict[str, Wheel]) -> set[str]:
@@ -121,25 +73,28 @@ def _provided(names: Iterable[str], own: dict[str, Wheel]) -> set[str]:
     return {module for modules in spelled for module in modules}
 
 
-def _check_own(wheel: Wheel, own: dict[str, Wheel], modules: set[str]) -> Iterator[str]:
-    names = {other.module: other.name for other in own.values()}
-    declared = {own[name].module for name in wheel.dependencies if name in own}
-    extra = {own[name].module for name in wheel.optional if name in own}
-    for module in sorted(modules - declared - extra):
-        if module in names:
-            yield f"{wheel.name}: imports dsh.{module} without declaring {names[module]}"
+def _check_own(wheel: Wheel, own: dict[str, Wheel], seen: _Seen) -> Iterator[str]:
+    names = {f"dsh.{other.module}": other.name for other in own.values() if other is not wheel}
+    known = {*wheel.dependencies, *wheel.optional}
+    for module in sorted(seen.every & names.keys()):
+        if names[module] not in known:
+            yield f"{wheel.name}: imports {module} without declaring {names[module]}"
     if wheel.role not in {"bundle", "app", "testkit"}:
-        for module in sorted(declared - modules):
-            yield f"{wheel.name}: declares {names[module]} without importing it"
+        for module, name in sorted(names.items()):
+            problem = _use(wheel, name, {module}, seen) if name in wheel.dependencies else None
+            if problem is not None:
+                yield problem
 
 
-def _check_foreign(wheel: Wheel, own: dict[str, Wheel], foreign: set[str]) -> Iterator[str]:
+def _check_foreign(wheel: Wheel, own: dict[str, Wheel], seen: _Seen) -> Iterator[str]:
     known = _provided([*wheel.dependencies, *wheel.optional], own) | set(sys.stdlib_module_names)
+    foreign = {name for name in seen.every if name.partition(".")[0] != "dsh"}
     for module in sorted(foreign - known):
         yield f"{wheel.name}: imports {module} without declaring it"
     for name in sorted(wheel.dependencies):
-        if name not in own and not _provided([name], own) & foreign:
-            yield f"{wheel.name}: declares {name} without importing it"
+        problem = None if name in own else _use(wheel, name, _provided([name], own), seen)
+        if problem is not None:
+            yield problem
 
 
 class Faces:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import pytest
@@ -11,7 +12,6 @@ from dsh.agent.events import PreStep
 from dsh.agent.loop import CallIds, Load, Notes, Policies
 from dsh.agent_loop import AgentLoop
 from dsh.agent_loop._agent import LoopAgent
-from dsh.agent_loop._spine import Spine
 from dsh.agent_loop._state import AgentState
 from dsh.core import DshError
 from dsh.llm import Message, TextBlock
@@ -65,12 +65,8 @@ class Unflushed(AgentState):
         self.flush_due = False
 
 
-class NeverFlushes(LoopAgent):
-    def __init__(
-        self, spine: Spine, agent_id: str, session: Session, options: AgentOptions
-    ) -> None:
-        super().__init__(spine, agent_id, session, options)
-        self.state = Unflushed(spine, self)
+def never_flushes(agent: LoopAgent) -> None:
+    agent.state = Unflushed(agent.state.spine, agent)
 
 
 class Undropped(AgentState):
@@ -78,12 +74,8 @@ class Undropped(AgentState):
         return None
 
 
-class KeepsSteering(LoopAgent):
-    def __init__(
-        self, spine: Spine, agent_id: str, session: Session, options: AgentOptions
-    ) -> None:
-        super().__init__(spine, agent_id, session, options)
-        self.state = Undropped(spine, self)
+def keeps_steering(agent: LoopAgent) -> None:
+    agent.state = Undropped(agent.state.spine, agent)
 
 
 class Unmended(CallIds):
@@ -91,12 +83,8 @@ class Unmended(CallIds):
         return message
 
 
-class LeavesIds(LoopAgent):
-    def __init__(
-        self, spine: Spine, agent_id: str, session: Session, options: AgentOptions
-    ) -> None:
-        super().__init__(spine, agent_id, session, options)
-        self.state.call_ids = Unmended(session)
+def leaves_ids(agent: LoopAgent) -> None:
+    agent.state.call_ids = Unmended(agent.session)
 
 
 class Unheld(Notes):
@@ -104,22 +92,22 @@ class Unheld(Notes):
         return None
 
 
-class InjectsAnywhere(LoopAgent):
-    def __init__(
-        self, spine: Spine, agent_id: str, session: Session, options: AgentOptions
-    ) -> None:
-        super().__init__(spine, agent_id, session, options)
-        self.state.notes = Unheld(session, lambda turn, objection: None)
+def injects_anywhere(agent: LoopAgent) -> None:
+    agent.state.notes = Unheld(agent.session, lambda turn, objection: None)
 
 
-def loop_of(agent: type[LoopAgent]) -> type[AgentLoop]:
+def loop_of(
+    kind: type[LoopAgent], spoil: Callable[[LoopAgent], None] = lambda agent: None
+) -> type[AgentLoop]:
     class Broken(AgentLoop):
-        """The shipped loop with agents of another kind."""
+        """The shipped loop with agents of another kind, or spoiled ones."""
 
         name: ClassVar[str] = "broken-loop"
 
         def compose(self, agent_id: str, session: Session, options: AgentOptions) -> LoopAgent:
-            return agent(self, agent_id, session, options)
+            agent = kind(self, agent_id, session, options)
+            spoil(agent)
+            return agent
 
     return Broken
 
@@ -139,12 +127,8 @@ class Unchecked(Policies):
         await event.agent.ctx.serial(event)
 
 
-class TakesJunk(LoopAgent):
-    def __init__(
-        self, spine: Spine, agent_id: str, session: Session, options: AgentOptions
-    ) -> None:
-        super().__init__(spine, agent_id, session, options)
-        self.state.policies = Unchecked(spine.ctx, self)
+def takes_junk(agent: LoopAgent) -> None:
+    agent.state.policies = Unchecked(agent.state.spine.ctx, agent)
 
 
 BROKEN: dict[type[AgentLoop], str] = {
@@ -155,11 +139,11 @@ BROKEN: dict[type[AgentLoop], str] = {
     loop_of(TakesAnything): "bad-content-is-refused-at-the-door",
     loop_of(ForgetsRecords): "records-join-a-turn-or-make-one",
     loop_of(DrivesInSetup): "setup-registers-and-never-drives",
-    loop_of(NeverFlushes): "idle-means-checkpointed",
-    loop_of(KeepsSteering): "a-terminal-stop-discards-steering",
-    loop_of(LeavesIds): "ids-and-names-are-mended",
-    loop_of(InjectsAnywhere): "context-follows-the-results",
-    loop_of(TakesJunk): "what-is-no-decision-fails-the-turn",
+    loop_of(LoopAgent, never_flushes): "idle-means-checkpointed",
+    loop_of(LoopAgent, keeps_steering): "a-terminal-stop-discards-steering",
+    loop_of(LoopAgent, leaves_ids): "ids-and-names-are-mended",
+    loop_of(LoopAgent, injects_anywhere): "context-follows-the-results",
+    loop_of(LoopAgent, takes_junk): "what-is-no-decision-fails-the-turn",
     ForgetsTheStore: "a-stored-session-goes-on",
 }
 

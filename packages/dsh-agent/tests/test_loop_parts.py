@@ -183,7 +183,7 @@ async def test_decisions_are_asked_for_with_their_defaults() -> None:
     async with App() as app:
         agent, scope = stub_agent(app.ctx)
         policies = Policies(app.ctx, agent)
-        assert await policies.prompt(TEXT, NOTE) == AllowPrompt(TEXT)
+        assert await policies.prompt(TEXT, NOTE) == AllowPrompt()
         assert await policies.prefix(CancelSignal()) == ()
         assert await policies.goes_on(1, True) == Continue()
         assert await policies.goes_on(1, False) == Stop()

@@ -339,7 +339,10 @@ class World:
                 case 4 if effects:
                     await self.random.choice(effects).dispose()
                 case 5 if self.random.random() < 0.2:
-                    await self.app.reset()
+                    try:
+                        await self.app.reset()
+                    finally:  # it takes along whoever counts the waits that are refused
+                        self.app.on_error(self.app.ctx, self.noticed)
                 case _:
                     await steps(1)
         except EXPECTED as error:

@@ -15,15 +15,12 @@ from dsh.loader import (
     Deployment,
     LayerKind,
     PluginNameError,
-    StateFileError,
     TrustStore,
     find_project_file,
     open_app,
     read_deployment,
-    state_folder,
-    user_folder,
-    write_private,
 )
+from dsh.paths import StateFileError, write_private
 
 Install = Callable[..., AbstractContextManager[None]]
 
@@ -235,23 +232,6 @@ def test_without_a_home_nothing_is_trusted(tmp_path: Path) -> None:
     assert store.state(tmp_path, b"") == "unknown"
     with pytest.raises(StateFileError, match="no home folder"):
         store.trust(tmp_path, b"")
-
-
-def test_where_things_live() -> None:
-    assert user_folder({"HOME": "/h"}) == Path("/h/.dsh")
-    assert user_folder({"HOME": "/h", "DSH_HOME": "/d"}) == Path("/d")
-    assert state_folder({"HOME": "/h", "DSH_HOME": "/d"}) == Path("/d/state")
-
-
-def test_a_failed_write_leaves_the_old_content_and_no_litter(tmp_path: Path) -> None:
-    file = tmp_path / "f.json"
-    write_private(file, b"old")
-    target = tmp_path / "taken"
-    target.mkdir()
-    with pytest.raises(StateFileError, match="cannot be written"):
-        write_private(target, b"x")
-    assert file.read_bytes() == b"old"
-    assert sorted(os.listdir(tmp_path)) == ["f.json", "taken"]
 
 
 def test_the_record_keeps_its_form(home: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from dsh.core import App, Failure, InvalidPluginError
+from dsh.core import App, InvalidPluginError
 from dsh.llm import ToolCallBlock
 from dsh.session import (
     APPEND,
@@ -23,7 +23,6 @@ from dsh.session import (
     StepStart,
     ToolCall,
     ToolResult,
-    TurnEnd,
     TurnStart,
     UnknownData,
     UserSource,
@@ -477,24 +476,6 @@ async def test_optional_parts_have_a_plain_answer() -> None:
         with pytest.raises(RawUnsupported, match="memory-persistence") as caught:
             await store.read_raw("s")
         assert caught.value.code == "RAW_UNSUPPORTED"
-
-
-async def test_a_failing_write_at_disposal_is_reported() -> None:
-    disk = MemoryDisk()
-    async with App() as app:
-        failures: list[Failure] = []
-        app.on_error(app.ctx, failures.append)
-        await open_store(app, disk)
-
-        class Key: ...
-
-        async with app.ctx.scope(Key()) as scope:
-            session = app[SessionStore].create(scope.ctx, "s")
-            write_turn(session)
-            disk.failures.append(OSError("no space"))
-        assert [failure.plugin for failure in failures] == ["memory-persistence"]
-        session.append(TurnStart(2, TRIGGER))
-        assert not isinstance(session.events[-1].data, TurnEnd)
 
 
 def test_an_error_can_say_where() -> None:

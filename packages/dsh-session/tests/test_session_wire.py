@@ -67,15 +67,19 @@ from dsh.session import (
     ToolResult,
     ToolsDelta,
     TurnEnd,
+    TurnEndReason,
     TurnStart,
+    TurnTrigger,
     UnknownData,
     UserMessage,
     UserSource,
     event_from_wire,
     event_to_wire,
+    event_types,
     header_from_wire,
     header_to_wire,
 )
+from dsh.session._data import is_spine
 from dsh.session.errors import SessionFormatError
 from dsh.session.testing import reloaded, worked_turn
 
@@ -292,6 +296,17 @@ def test_every_payload_has_its_wire_form_and_comes_back(
     assert event_from_wire(djson_round_trip(written)) == event
     lean = {**written, "data": wire}
     assert event_from_wire(lean) == event
+
+
+def test_every_type_and_kind_of_ours_is_among_them() -> None:
+    given = [data for data, _ in PAYLOADS]
+    values = [data.trigger for data in given if isinstance(data, TurnStart)]
+    values += [data.reason for data in given if isinstance(data, TurnEnd)]
+    for found, known in (
+        (given, event_types()),
+        (values, {**TurnTrigger.kinds.classes(), **TurnEndReason.kinds.classes()}),
+    ):
+        assert {cls for cls in known.values() if is_spine(cls)} <= {type(item) for item in found}
 
 
 def djson_round_trip(value: Any) -> Any:

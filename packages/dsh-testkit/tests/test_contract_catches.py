@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
@@ -23,8 +25,9 @@ from dsh.llm import (
     UsageChunk,
 )
 from dsh.llm_deepseek import DeepSeekAdapter
-from dsh.session import SessionEvent
-from dsh.session_persistence import StoredSession
+from dsh.session import SessionEvent, event_from_wire, event_to_wire
+from dsh.session_persistence import PersistenceError, SessionSnapshot, StoredLog, StoredSession
+from dsh.session_persistence.testing import MemoryBackend
 from dsh.testkit import MemoryDisk, MemoryPersistence, llm_contract, persistence_contract
 from dsh.testkit.llm_contract import Endpoint
 
@@ -217,9 +220,68 @@ class WritesLate(MemoryPersistence):
         self.ctx.spawn(super().append, session_id, events)
 
 
+class Spoiled(MemoryPersistence):
+    """Has a backend that breaks one rule."""
+
+    backend: ClassVar[type[MemoryBackend]]
+
+    def make_backend(self) -> MemoryBackend:
+        return self.backend(self.config.disk)
+
+
+class LocksNothing(Spoiled):
+    class backend(MemoryBackend):
+        def acquire(self, session_id: str) -> None: ...
+
+
+class NeverLetsGo(Spoiled):
+    class backend(MemoryBackend):
+        def close(self) -> None: ...
+
+        def release(self, session_id: str) -> None: ...
+
+
+class CountsPerSession(Spoiled):
+    class backend(MemoryBackend):
+        def revision(self, session_id: str) -> str | None:
+            found = super().revision(session_id)
+            return None if found is None else str(len(self.read(session_id).events))
+
+
+class ForgetsSummaries(Spoiled):
+    class backend(MemoryBackend):
+        def list(self, archived: bool) -> Iterable[SessionSnapshot]:
+            return [
+                SessionSnapshot(item.header, item.revision, archived)
+                for item in super().list(archived)
+            ]
+
+
+class MendsText(Spoiled):
+    class backend(MemoryBackend):
+        def read(self, session_id: str) -> StoredLog:
+            log = super().read(session_id)
+            text = json.dumps([event_to_wire(event) for event in log.events])
+            rows = json.loads(text.replace("\\u2028", "\\n"))
+            return replace(log, events=tuple(map(event_from_wire, rows)))
+
+
+class IgnoresCase(Spoiled):
+    class backend(MemoryBackend):
+        def read(self, session_id: str) -> StoredLog:
+            names = {name.lower(): name for name in self.disk_names()}
+            return super().read(names.get(session_id.lower(), session_id))
+
+        def disk_names(self) -> tuple[str, ...]:
+            return tuple(item.header.id for item in self.list(False))
+
+
 @pytest.mark.parametrize(
     ("provider", "name"),
     [
+        (ForgetsSummaries, "summaries-tell-the-log"),
+        (MendsText, "any-text"),
+        (IgnoresCase, "any-id"),
         (Forgetful, "round-trip"),
         (NeverRepairs, "interrupted-turn-is-closed"),
         (RepairsInMemory, "interrupted-turn-is-closed"),
@@ -228,6 +290,22 @@ class WritesLate(MemoryPersistence):
 async def test_a_broken_store_is_caught(provider: type[MemoryPersistence], name: str) -> None:
     (case,) = [case for case in persistence_contract.CASES if case.name == name]
     with pytest.raises(AssertionError):
+        await case(provider, {"disk": MemoryDisk()})
+
+
+@pytest.mark.parametrize(
+    ("provider", "name"),
+    [
+        (LocksNothing, "one-writer-at-a-time"),
+        (NeverLetsGo, "one-writer-at-a-time"),
+        (CountsPerSession, "a-new-session-has-a-new-revision"),
+    ],
+)
+async def test_a_store_that_mixes_processes_up_is_caught(
+    provider: type[MemoryPersistence], name: str
+) -> None:
+    (case,) = [case for case in persistence_contract.CASES if case.name == name]
+    with pytest.raises((AssertionError, PersistenceError)):
         await case(provider, {"disk": MemoryDisk()})
 
 

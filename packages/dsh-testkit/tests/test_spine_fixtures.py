@@ -162,9 +162,9 @@ class Bare(Plugin):
     name: ClassVar[str] = "bare"
 
     async def start(self) -> None:
-        without = {"invariants": {"enabled": False}}
-        core = self.ctx.mount(load_bundle(choose_bundle()), without)
+        core = self.ctx.mount(load_bundle(choose_bundle()))
         await core.settled()
+        await self.ctx.app[Invariants].ctx.owner.dispose()
 
 
 class TestWithAnotherBundle:
@@ -176,6 +176,7 @@ class TestWithAnotherBundle:
 
     async def test_it_is_what_the_agent_runs_on(self, agent: Agent, spine: Spine) -> None:
         assert "bare" in {mount.name for mount in spine.app.mounts}
+        assert spine.app[Invariants].level == "full", "the test kit brings them"
         spine.model.append(text("hi"))
         assert (await soon(agent.ask("hello"))).text == "hi"
 
@@ -191,7 +192,7 @@ async def test_a_bundle_is_named_as_an_object_or_as_it_is_installed() -> None:
 async def test_installing_a_sibling_swaps_the_bundle() -> None:
     mounted: list[str] = []
 
-    class Acme(Bare):
+    class Acme(Plugin):
         name: ClassVar[str] = "acme"
 
         async def start(self) -> None:
@@ -208,7 +209,7 @@ async def test_installing_a_sibling_swaps_the_bundle() -> None:
 
 
 class Mute(Plugin):
-    """A bundle that mounts nothing, and so waits for nobody and provides nothing."""
+    """A bundle that waits for a service nobody provides."""
 
     service = inject(Nowhere)
 

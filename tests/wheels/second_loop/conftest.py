@@ -65,9 +65,8 @@ def _copy(source: Path, target: Path) -> None:
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target)
-    if source.parent.name == "tests" or source.name == "tests":
-        wheel = source.parent.parent if source.is_file() else source.parent
-        home = target.parent.parent if source.is_file() else target.parent
+    tests, copied = (source, target) if source.is_dir() else (source.parent, target.parent)
+    if tests.name == "tests":
         for name in ("README.md", "pyproject.toml"):
-            if (wheel / name).is_file():
-                shutil.copy(wheel / name, home)
+            if (tests.parent / name).is_file():
+                shutil.copy(tests.parent / name, copied.parent)

@@ -26,14 +26,12 @@ from dsh.loader import (
     PinError,
     Row,
     SeamChoice,
-    StateFileError,
     check_pins,
     explain_bundle,
     explain_choice,
     installed_seam_keys,
-    state_folder,
-    user_folder,
 )
+from dsh.paths import StateFileError, state_folder, user_folder
 
 _PROGRAMS: Final = {"bash": "the bash tool runs every command with it"}
 _ADAPTER: Final = "llm-deepseek"

@@ -8,5 +8,9 @@ from typing import Final
 APP: Final = "cli"
 """Name of this app's `dsh.defaults` entry point."""
 
-DEFAULTS: Final[Mapping[str, str]] = {"bundle": "agent-core", "bash": "bash-local"}
+DEFAULTS: Final[Mapping[str, str]] = {
+    "bundle": "agent-core",
+    "bash": "bash-local",
+    "session_persistence": "session-persistence-jsonl",
+}
 """Default bundle, and default provider by service key."""

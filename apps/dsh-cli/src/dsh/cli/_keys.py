@@ -10,7 +10,8 @@ from typing import Final
 
 from dsh.cli._exits import UsageError
 from dsh.core import secrets
-from dsh.loader import Deployment, StateFileError, read_private, user_folder, write_private
+from dsh.loader import Deployment
+from dsh.paths import StateFileError, read_private, user_folder, write_private
 
 _VARIABLE: Final = "DEEPSEEK_API_KEY"
 _PROVIDER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -167,8 +167,9 @@ def _doctor(commands: Any, command: Command) -> None:
     parser = commands.add_parser(
         "doctor",
         help="say what is installed, what is used and why, and what is missing",
-        description="Say what is installed, which provider each service uses and why, where\n"
-        "settings and keys come from, and what is missing. Exit code 1 if something is.",
+        description="Say what is installed, which provider a service gets if something needs it,\n"
+        "and why, where settings and keys come from, and what is missing. Exit code 1 if\n"
+        "something is.",
     )
     _deployment_options(parser)
     parser.add_argument("--model", metavar="NAME", type=name, help="the model to check")
@@ -207,7 +208,8 @@ def _plugins(commands: Any, command: Command) -> None:
         "plugins",
         help="list the installed plugins",
         description="List the installed plugins, the wheel each comes from, the service it\n"
-        "provides, and whether the settings in effect use it. Nothing is loaded.",
+        "provides, and whether the settings in effect use it; `provider` is used once something\n"
+        "needs its service. Nothing is loaded.",
     )
     _deployment_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")

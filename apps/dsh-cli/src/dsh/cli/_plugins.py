@@ -39,7 +39,8 @@ class PluginLine:
     provides: str | None
     """The service key it can serve."""
     used: str | None
-    """How the settings in effect use it: as or in the bundle, in a row, or as a provider."""
+    """How the settings in effect use it: as or in the bundle, in a row, or as the provider that
+    is mounted once something needs its service."""
 
 
 def command(args: argparse.Namespace) -> int:

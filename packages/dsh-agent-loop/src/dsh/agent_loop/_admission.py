@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dsh.agent import AllowPrompt, BlockPrompt
-from dsh.agent.loop import context_message
-from dsh.agent_loop._prompt import Queued
-from dsh.agent_loop._state import AgentState
-from dsh.session import APPEND, PromptBlocked, UserMessage
+from dsh.agent_loop._state import AgentState, Queued
+from dsh.session import APPEND, ContextMessage, PromptBlocked, UserMessage
 
 
 async def admit(state: AgentState, prompts: Sequence[Queued]) -> str | None:
@@ -36,8 +34,9 @@ async def admit(state: AgentState, prompts: Sequence[Queued]) -> str | None:
 def _log_prompt(state: AgentState, item: Queued, decision: AllowPrompt) -> None:
     content = item.content if decision.content is None else decision.content
     state.session.append(UserMessage(content, item.source), APPEND)
-    if decision.additional_context is not None:
-        state.notes.inject(context_message(decision.additional_context))
+    context = decision.additional_context
+    if context is not None:
+        state.notes.inject(ContextMessage(context.content, context.source))
 
 
 def _log_veto(state: AgentState, item: Queued, reason: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from dataclasses import dataclass
 from typing import Final
 
 import anyio
@@ -12,12 +13,21 @@ import anyio.lowlevel
 from dsh.agent import AgentStatus, Receipt
 from dsh.agent.events import AgentError, AgentQueued, AgentStatusChanged
 from dsh.agent.loop import CallIds, Checkpoints, DrivenAgent, Notes, Policies, Requests, leaf_of
-from dsh.agent_loop._prompt import Queued
 from dsh.agent_loop._spine import Spine
 from dsh.llm import CancelSignal, ContentBlock, Message
 from dsh.session import Aborted, Disposed, MessageSource
 
 _log: Final = logging.getLogger("dsh.agent_loop")
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A prompt or a steering message that waits for its turn."""
+
+    content: tuple[ContentBlock, ...]
+    source: MessageSource
+    receipt: Receipt | None
+    """None for steering that a policy asked for."""
 
 
 class AgentState:

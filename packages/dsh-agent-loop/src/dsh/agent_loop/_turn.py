@@ -10,9 +10,8 @@ from dsh.agent import Continue
 from dsh.agent.events import AgentRequestError
 from dsh.agent.loop import failed, is_fatal, leaf_of
 from dsh.agent_loop._admission import admit
-from dsh.agent_loop._prompt import Queued
 from dsh.agent_loop._request import Inputs, assemble, build_call, prepare_history
-from dsh.agent_loop._state import AgentState
+from dsh.agent_loop._state import AgentState, Queued
 from dsh.agent_loop._step import RequestFailed, StepOutcome, StepWork
 from dsh.llm import CancelSignal
 from dsh.session import (

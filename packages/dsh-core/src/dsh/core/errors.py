@@ -88,6 +88,10 @@ class MissingServiceError(DshError, LookupError):
     """A service was read that the reader may not read, or that is not there."""
 
     code = "UNDECLARED_SERVICE"
+    UNDECLARED = "UNDECLARED_SERVICE"
+    """The reader does not inject the service."""
+    INACTIVE = "INACTIVE_SERVICE"
+    """The reader injects the service, and there is no active provider."""
 
     def __init__(
         self, key: str, reader: str, reason: Literal["undeclared", "inactive"], type_name: str
@@ -102,7 +106,7 @@ class MissingServiceError(DshError, LookupError):
         else:
             super().__init__(
                 f"{reader!r} reads required service {key!r} while it is not active",
-                code="INACTIVE_SERVICE",
+                code=self.INACTIVE,
                 hint="app.explain() says why",
             )
 
@@ -242,3 +246,7 @@ class NotJsonError(DshError, ValueError):
     """A value would not survive a JSON round trip unchanged."""
 
     code = "NOT_JSON"
+    NOT_JSON = "NOT_JSON"
+    """It holds something that JSON has no form for, or contains itself."""
+    TOO_DEEP = "JSON_TOO_DEEP"
+    """It is nested deeper than is read back."""

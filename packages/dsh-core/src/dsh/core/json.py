@@ -68,7 +68,7 @@ def check(value: object, *, where: str = "value") -> JsonValue:
                 if len(ancestors) >= MAX_DEPTH:
                     raise NotJsonError(
                         f"{where} is not JSON: nested deeper than {MAX_DEPTH} levels",
-                        code="JSON_TOO_DEEP",
+                        code=NotJsonError.TOO_DEEP,
                     )
                 plain, inner = _shell(item, here)
                 stack.append((plain, inner, here, ancestors | {id(item)}))

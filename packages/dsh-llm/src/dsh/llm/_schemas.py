@@ -142,7 +142,7 @@ def _read_foreign(value: Any) -> ContentBlock:
         return value
     kind = _type_of(value)
     cls = ContentBlock.kinds.get(kind)
-    if cls is not None and kind not in BLOCK_TYPES:
+    if cls is not None:
         try:
             return cast("ContentBlock", adapter_of(cls).validate_python(value))
         except (ValidationError, RecursionError):

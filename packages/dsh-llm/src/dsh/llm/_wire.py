@@ -37,7 +37,8 @@ def to_wire(value: object) -> JsonObject:
         return encode(value)
     except RecursionError:
         raise NotJsonError(
-            f"{type(value).__name__} is nested too deeply for its wire form", code="JSON_TOO_DEEP"
+            f"{type(value).__name__} is nested too deeply for its wire form",
+            code=NotJsonError.TOO_DEEP,
         ) from None
 
 

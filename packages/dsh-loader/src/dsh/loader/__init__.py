@@ -13,7 +13,7 @@ from dsh.loader._bundles import (
     explain_bundle,
     load_bundle,
 )
-from dsh.loader._choice import SeamChoice
+from dsh.loader._choice import SeamChoice, installed_seam_keys
 from dsh.loader._deployment import Deployment, Limits, Origin, Row, compose
 from dsh.loader._interpolate import is_secret_path
 from dsh.loader._layers import (
@@ -21,21 +21,13 @@ from dsh.loader._layers import (
     LayerKind,
     RawFile,
     file_layer,
-    installed_seam_keys,
     mapping_layer,
     read_file,
     set_layer,
     untrusted_layer,
 )
 from dsh.loader._narrow import only_providers
-from dsh.loader._paths import (
-    FILE_NAME,
-    find_project_file,
-    read_private,
-    state_folder,
-    user_folder,
-    write_private,
-)
+from dsh.loader._paths import FILE_NAME, find_project_file
 from dsh.loader._read import read_deployment
 from dsh.loader._seams import choose_provider
 from dsh.loader._show import render_deployment
@@ -52,7 +44,6 @@ from dsh.loader.errors import (
     Problem,
     RowError,
     SeamError,
-    StateFileError,
 )
 
 __all__ = [
@@ -75,7 +66,6 @@ __all__ = [
     "RowError",
     "SeamChoice",
     "SeamError",
-    "StateFileError",
     "TrustRecord",
     "TrustStore",
     "bundle_hint",
@@ -96,12 +86,8 @@ __all__ = [
     "parse_yaml",
     "read_deployment",
     "read_file",
-    "read_private",
     "render_deployment",
     "run_sync",
     "set_layer",
-    "state_folder",
     "untrusted_layer",
-    "user_folder",
-    "write_private",
 ]

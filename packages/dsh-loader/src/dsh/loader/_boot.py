@@ -9,14 +9,20 @@ from typing import Final
 from dsh.core import App, DshError, Mount, MountState, PluginLike
 from dsh.core.json import JsonObject
 from dsh.loader._bundles import bundle_hint, explain_bundle, load_bundle
-from dsh.loader._choice import Defaults, SeamChoice, find_candidate, installed_defaults
+from dsh.loader._choice import (
+    Defaults,
+    SeamChoice,
+    find_candidate,
+    installed_defaults,
+    no_candidate,
+    seam_slot,
+)
 from dsh.loader._deployment import Deployment, Row
 from dsh.loader._layers import Layer, LayerKind
 from dsh.loader._plugins import check_config, load_plugin, load_point
 from dsh.loader._seams import (
     candidates_for,
     choose_provider,
-    no_provider,
     provider_config,
     short_name,
 )
@@ -308,8 +314,8 @@ class Boot:
         if points:
             names = ", ".join(f"{point.name} from {point.dist_name}" for point in points)
             return f"installed, but out of its reach: {names}"
-        error = no_provider(
-            key, self._all_defaults(), app=self._deployment.app, bundle=self._bundle_name
+        error = no_candidate(
+            seam_slot(key), self._all_defaults(), app=self._deployment.app, bundle=self._bundle_name
         )
         return f"nothing installed provides it; {error.hint}"
 

@@ -13,7 +13,7 @@ from dsh.loader.errors import SeamError
 
 SeamReason = Literal["named", "only-extra", "app-default", "bundle-default", "only-installed"]
 
-SEAM_PREFIX: Final = "dsh.seam."
+_SEAM_PREFIX: Final = "dsh.seam."
 _WHEELS: Final = {"bash": "dsh-bash-local", "bundle": "dsh-agent-core"}
 """First-party wheels to name when nothing installed serves a key."""
 
@@ -50,12 +50,17 @@ class Slot:
 
 def seam_slot(key: str) -> Slot:
     """Return the slot of a service key."""
-    group, path = f"{SEAM_PREFIX}{key}", f"seams.{key}"
+    group, path = f"{_SEAM_PREFIX}{key}", f"seams.{key}"
     return Slot(key, group, path, "provider", f" of {key!r}", f"the service {key!r}")
 
 
 BUNDLE: Final = Slot("bundle", "dsh.bundles", "bundle", "bundle", "", "a bundle")
 """The slot of the bundle."""
+
+
+def installed_seam_keys() -> tuple[str, ...]:
+    """Return the service keys that some installed wheel provides, sorted."""
+    return tuple(group.removeprefix(_SEAM_PREFIX) for group in entry_point_groups(_SEAM_PREFIX))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,24 +126,7 @@ def choose(
     bundle: str | None = None,
     defaults: Iterable[Defaults] | None = None,
 ) -> SeamChoice:
-    """Pick one of the candidates of a slot.
-
-    In this order: the one the deployment names; the only one that no installed bundle or app
-    names as its default, so that installing a sibling is enough; the default of the app being
-    started; the default of its bundle; the only one installed.
-
-    Args:
-        slot: What is to be filled.
-        named: What the deployment names for it.
-        where: Where it does, for messages.
-        app: Name of the app being started.
-        bundle: Name of its bundle.
-        defaults: Declared defaults; the installed ones if not given.
-
-    Raises:
-        SeamError: There is no candidate, the named one is not installed, or several are equally
-            good.
-    """
+    """Pick one of the candidates of a slot, by the rule that `choose_provider` tells."""
     candidates = slot.candidates
     if named is not None:
         point = find_candidate(slot.key, named, candidates)
@@ -210,7 +198,7 @@ def _not_installed(
     slot: Slot, named: str, where: str, candidates: tuple[EntryPoint, ...]
 ) -> SeamError:
     names = [point.name for point in candidates]
-    if not names and slot.group.startswith(SEAM_PREFIX):
+    if not names and slot.group.startswith(_SEAM_PREFIX):
         return _no_such_seam(slot, named, where)
     if f"dsh-{named}" == _WHEELS.get(slot.key):
         hint = f"install dsh-{named}"
@@ -225,8 +213,7 @@ def _not_installed(
 
 
 def _no_such_seam(slot: Slot, named: str, where: str) -> SeamError:
-    groups = entry_point_groups(SEAM_PREFIX)
-    close = nearest(slot.key, (group[len(SEAM_PREFIX) :] for group in groups))
+    close = nearest(slot.key, installed_seam_keys())
     hint = f"did you mean {close!r}?" if close else no_candidate(slot, installed_defaults()).hint
     return SeamError(
         slot.key,

@@ -11,9 +11,9 @@ from typing import Final
 
 from dsh.core import secrets
 from dsh.core.json import JsonObject, JsonValue
-from dsh.loader._paths import read_private
 from dsh.loader._yaml import KeyPath
-from dsh.loader.errors import InterpolationError, StateFileError
+from dsh.loader.errors import InterpolationError
+from dsh.paths import StateFileError, read_private
 
 _EXPRESSION: Final = re.compile(r"\$\$\{|\$\{([^}]*)\}|\$\{")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -10,17 +10,16 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from dsh.core import entry_point_groups
 from dsh.core import json as djson
 from dsh.core.json import JsonObject, JsonValue
+from dsh.loader._choice import installed_seam_keys
 from dsh.loader._interpolate import Interpolator
-from dsh.loader._paths import read_private
 from dsh.loader._scalars import is_simple, resolve_plain
 from dsh.loader._shape import TOP_KEYS, check_shape, is_limit, normalise_rows
 from dsh.loader._yaml import Document, KeyPath, parse_yaml
-from dsh.loader.errors import ConfigFileError, ConfigKeyError, StateFileError
+from dsh.loader.errors import ConfigFileError, ConfigKeyError
+from dsh.paths import StateFileError, read_private
 
-_SEAM_PREFIX: Final = "dsh.seam."
 _SEGMENT: Final = re.compile(r'"([^"]+)"|([^."=]+)')
 
 
@@ -87,11 +86,6 @@ class RawFile:
     """The file."""
     data: bytes
     """Its content."""
-
-
-def installed_seam_keys() -> tuple[str, ...]:
-    """Return the service keys that some installed wheel provides, sorted."""
-    return tuple(group[len(_SEAM_PREFIX) :] for group in entry_point_groups(_SEAM_PREFIX))
 
 
 def read_file(path: Path) -> RawFile | None:

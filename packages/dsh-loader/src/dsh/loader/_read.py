@@ -17,9 +17,10 @@ from dsh.loader._layers import (
     set_layer,
     untrusted_layer,
 )
-from dsh.loader._paths import FILE_NAME, find_project_file, user_folder
+from dsh.loader._paths import FILE_NAME, find_project_file
 from dsh.loader._trust import TrustStore
 from dsh.loader.errors import ConfigFileError
+from dsh.paths import user_folder
 
 
 def read_deployment(

@@ -9,16 +9,14 @@ from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
-from dsh.core import EntryPoint, PluginLike, entry_point_groups, entry_points
+from dsh.core import EntryPoint, PluginLike, entry_points
 from dsh.core.json import JsonObject
 from dsh.loader._attribute_docs import reflow
+from dsh.loader._choice import BUNDLE, installed_seam_keys
 from dsh.loader._model_schema import model_schema
 from dsh.loader._plugins import PLUGIN_GROUP, load_point
 from dsh.loader._seams import candidates_for, short_name
 from dsh.loader.errors import RowError
-
-BUNDLE_GROUP: Final = "dsh.bundles"
-_SEAM_PREFIX: Final = "dsh.seam."
 
 Report = Callable[[str], None]
 """Takes one sentence about a plugin that is left out."""
@@ -112,9 +110,10 @@ def describe_installed(wheels: Collection[str] | None, report: Report) -> Instal
         report: Told about each plugin that does not import.
     """
     points = _of(entry_points(PLUGIN_GROUP), wheels)
-    bundles = _of(entry_points(BUNDLE_GROUP), wheels)
-    keys = [group[len(_SEAM_PREFIX) :] for group in entry_point_groups(_SEAM_PREFIX)]
-    providers = {key: found for key in keys if (found := _of(candidates_for(key), wheels))}
+    bundles = _of(BUNDLE.candidates, wheels)
+    providers = {
+        key: found for key in installed_seam_keys() if (found := _of(candidates_for(key), wheels))
+    }
     known: dict[str, Described] = {}
     for point in (*points, *bundles, *(p for found in providers.values() for p in found)):
         if point.name in known:

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from dsh.core import EntryPoint
 from dsh.core.json import JsonObject
-from dsh.loader._choice import Defaults, SeamChoice, choose, no_candidate, seam_slot
-from dsh.loader.errors import SeamError
+from dsh.loader._choice import Defaults, SeamChoice, choose, seam_slot
 
 
 def candidates_for(key: str) -> tuple[EntryPoint, ...]:
@@ -50,17 +49,6 @@ def choose_provider(
     return choose(
         seam_slot(key), named=named, where=where, app=app, bundle=bundle, defaults=defaults
     )
-
-
-def no_provider(
-    key: str,
-    defaults: Iterable[Defaults],
-    *,
-    app: str | None = None,
-    bundle: str | None = None,
-) -> SeamError:
-    """Describe a service key that nothing installed serves."""
-    return no_candidate(seam_slot(key), defaults, app=app, bundle=bundle)
 
 
 def provider_config(

@@ -11,8 +11,7 @@ from typing import Final, Literal
 from dsh.core import json as djson
 from dsh.core import now_ms
 from dsh.core.json import JsonObject
-from dsh.loader._paths import read_private, state_folder, write_private
-from dsh.loader.errors import StateFileError
+from dsh.paths import StateFileError, read_private, state_folder, write_private
 
 _FILE: Final = "trust.json"
 _VERSION: Final = 1

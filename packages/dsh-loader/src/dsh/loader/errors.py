@@ -8,7 +8,6 @@ DshError
 ├── RowError            ROW_FAILED        a row could not be imported or configured
 ├── SeamError           SEAM              a service key or the bundle: none installed, or too many
 ├── PinError            PIN               a wheel has another version than the bundle pins
-├── StateFileError      STATE_FILE        a file of the user's own folder is unusable
 └── BootError           BOOT              some plugins did not become active
 """
 
@@ -30,7 +29,6 @@ __all__ = [
     "Problem",
     "RowError",
     "SeamError",
-    "StateFileError",
 ]
 
 
@@ -167,12 +165,6 @@ class PinError(DshError):
         super().__init__(
             f"{distribution} {version} needs {told}", hint=f"run: pip install {command}"
         )
-
-
-class StateFileError(DshError):
-    """A file in the user's own folder cannot be read or written."""
-
-    code = "STATE_FILE"
 
 
 @dataclass(frozen=True, slots=True)

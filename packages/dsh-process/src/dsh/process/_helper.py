@@ -5,11 +5,12 @@ module and the three it uses (`_monitor`, `_platform`, `_table`) import only the
 and each other. One process of it serves a whole harness and plays two roles:
 
 - the **root** waits on one socket. Each message is one byte with descriptors attached (SCM_RIGHTS):
-  the command's control socket first, its standard streams after it. Each goes to a monitor, which
-  was forked ahead where possible: forking an interpreter is most of what a command costs.
+  the command's control socket first, its standard streams after it. Each goes to a monitor, one
+  that waits for it where possible: forking an interpreter is most of what a command costs.
 - a **monitor** reads what to run from the control socket, starts it in a session of its own,
-  reports, and stays until no process of the command is left. On Linux it is a child subreaper:
-  whatever daemonises itself is re-parented to the monitor, never lost.
+  reports, and stays until no process of the command is left; then it waits for the next one, or
+  ends where enough others wait. On Linux it is a child subreaper: whatever daemonises itself is
+  re-parented to the monitor, never lost.
 
 Both end the command when the other side is gone: the control socket reports EOF, and (Linux) a
 pidfd of the harness becomes readable. Should a monitor be killed, the root adopts and kills what

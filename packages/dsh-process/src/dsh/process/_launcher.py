@@ -184,7 +184,7 @@ def _interpreter() -> str:
     if not found:
         raise SpawnError(
             "cannot start the helper process: no Python interpreter is known",
-            code="PROGRAM_NOT_FOUND",
+            code=SpawnError.PROGRAM_NOT_FOUND,
             hint="this program seems to be frozen; put python3 on PATH",
         )
     return found

@@ -105,7 +105,7 @@ class StartPlan:
         except TimeoutError as error:
             raise SpawnError(
                 f"the command did not start within {_START_S:g} s",
-                code="SPAWN_TIMEOUT",
+                code=SpawnError.SPAWN_TIMEOUT,
                 hint="the machine is overloaded, or the working directory hangs",
             ) from error
         if report is None:
@@ -177,25 +177,25 @@ def _as_bytes_are(text: str) -> str:
         raise SpawnError(
             f"{text[error.start : error.end]!r} cannot be passed to a child in the encoding"
             f" {error.encoding!r}",
-            code="INVALID_COMMAND",
+            code=SpawnError.INVALID_COMMAND,
         ) from error
 
 
 def _check(argv: Sequence[str], env: Mapping[str, str]) -> None:
     """Refuse what the operating system could not even be asked for."""
     if not argv or not argv[0]:
-        raise SpawnError("a command needs a program to run", code="INVALID_COMMAND")
+        raise SpawnError("a command needs a program to run", code=SpawnError.INVALID_COMMAND)
     for argument in argv:
         if "\0" in argument:
             raise SpawnError(
                 f"an argument of {argv[0]!r} contains a NUL character",
-                code="INVALID_COMMAND",
+                code=SpawnError.INVALID_COMMAND,
                 hint="pass binary data through stdin or a file",
             )
     for name, value in env.items():
         if not name or "=" in name or "\0" in name or "\0" in value:
             raise SpawnError(
                 f"the environment variable {name!r} cannot be set",
-                code="INVALID_ENVIRONMENT",
+                code=SpawnError.INVALID_ENVIRONMENT,
                 hint="a name is not empty and has no '=', neither name nor value has a NUL",
             )

@@ -52,6 +52,18 @@ class SpawnError(ProcessError, OSError):
     """
 
     code = "SPAWN_FAILED"
+    SPAWN_FAILED = "SPAWN_FAILED"
+    """The operating system refused to start it; `errno` says why."""
+    SPAWN_TIMEOUT = "SPAWN_TIMEOUT"
+    """The helper did not report in time that it runs."""
+    PROGRAM_NOT_FOUND = "PROGRAM_NOT_FOUND"
+    """There is no such program."""
+    WORKDIR_UNUSABLE = "WORKDIR_UNUSABLE"
+    """The working directory does not exist, or may not be entered."""
+    INVALID_COMMAND = "INVALID_COMMAND"
+    """The arguments are empty, or hold what no program can be given."""
+    INVALID_ENVIRONMENT = "INVALID_ENVIRONMENT"
+    """An environment variable has a name or a value that cannot be set."""
 
     def __init__(
         self,
@@ -73,7 +85,7 @@ class SpawnError(ProcessError, OSError):
         if step == "cwd":
             return cls(
                 f"cannot use the working directory {what!r}: {reason}",
-                code="WORKDIR_UNUSABLE",
+                code=cls.WORKDIR_UNUSABLE,
                 hint="name an existing directory that this user may enter",
                 number=number,
                 filename=what,
@@ -81,7 +93,7 @@ class SpawnError(ProcessError, OSError):
         missing = step == "exec" and number == errno.ENOENT
         return cls(
             f"cannot start {what!r}: {reason}",
-            code="PROGRAM_NOT_FOUND" if missing else "SPAWN_FAILED",
+            code=cls.PROGRAM_NOT_FOUND if missing else cls.SPAWN_FAILED,
             hint=_PROGRAM_HINTS.get(number),
             number=number,
             filename=what,

@@ -20,6 +20,7 @@ class StoredLog:
     """A log as it lies in storage, with nothing repaired."""
 
     header: SessionHeader
+    """The session's header."""
     events: tuple[SessionEvent, ...]
     """Every event that was written completely, contiguous from 0."""
     revision: str
@@ -34,14 +35,14 @@ class Backend(ABC):
     `BackedPersistence` makes them, orders them and decides what they mean; a backend only keeps
     what it is given. It raises the errors of this wheel where a method names them; any other
     exception is taken for a failure of the storage and told as a `PersistenceError`. A call that
-    raises has changed nothing.
+    raises has changed nothing; it may be made again.
 
     Ids are opaque strings. A backend that keeps files has to escape them.
     """
 
     @abstractmethod
     def open(self) -> None:
-        """Get ready; called once, before the first other call."""
+        """Get ready; called before the first other call, and again at the next if it raised."""
 
     @abstractmethod
     def close(self) -> None:
@@ -61,7 +62,10 @@ class Backend(ABC):
 
     @abstractmethod
     def release(self, session_id: str) -> None:
-        """Let other processes write a session again; does nothing if it was not acquired."""
+        """Let other processes write a session again; does nothing if it was not acquired.
+
+        Also called for sessions that have just been removed, or were never stored.
+        """
 
     # --- reading --------------------------------------------------------------------------
 
@@ -69,7 +73,14 @@ class Backend(ABC):
     def revision(self, session_id: str) -> str | None:
         """Return what changes with the stored content of a session; None if there is none.
 
-        Cheap: it may be called from the event loop's thread.
+        Content that differs never has the same revision, also not when a removed session's id is
+        used again: a log that was read before is taken for the stored one where they agree.
+
+        A session is there from its first complete batch on: what a crash left of that batch
+        does not count, and the next first batch may replace it.
+
+        Cheap, since it is called whenever a session is created, from the event loop's thread (as
+        `acquire`, `read` and `cut` are where a session with a stored id is created).
         """
 
     @abstractmethod
@@ -157,6 +168,7 @@ class Backend(ABC):
 
         Raises:
             StoredSessionNotFound: There is none.
+            FormatUnsupported: Another version wrote its header.
         """
 
     @abstractmethod
@@ -164,12 +176,15 @@ class Backend(ABC):
         """Keep a copy of a damaged session, then cut its log before the first damage.
 
         Returns:
-            The report as `verify` makes it, with the place of the copy; where nothing is
-            damaged, nothing is done.
+            The report as `verify` makes it, with the place of the copy; where no record of the
+            session is damaged, nothing is done.
 
         Raises:
             StoredSessionNotFound: There is none.
-            PersistenceError: Nothing can be saved: the header is damaged. Nothing was changed.
+            FormatUnsupported: The first thing that cannot be read is sound, so another version
+                can read it. Nothing was changed.
+            PersistenceError: Nothing can be saved: the header is damaged, or the first event.
+                Nothing was changed.
         """
 
     def locate(self, header: SessionHeader) -> str | None:
@@ -188,19 +203,16 @@ class Backend(ABC):
         raise RawUnsupported("this store keeps no text that could be exported")
 
 
-def as_persistence_error(error: Exception, session_id: str, deed: str) -> PersistenceError:
+def as_persistence_error(error: BaseException, failure: str) -> PersistenceError:
     """Return an exception of a backend as an error of the seam.
 
     Args:
         error: What the backend raised.
-        session_id: Whose call it was.
-        deed: What was tried, as a participle: `written`, `read`.
+        failure: What could not be done, as a clause: `session 's' could not be written`.
     """
     if isinstance(error, PersistenceError):
         return error
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    told = PersistenceError(
-        f"session {session_id!r} could not be {deed}: {reason or type(error).__name__}"
-    )
+    told = PersistenceError(f"{failure}: {reason or type(error).__name__}")
     told.__cause__ = error
     return told

@@ -12,6 +12,7 @@ from dsh.session import (
     SessionEvent,
     SessionHeader,
     event_to_wire,
+    header_to_wire,
     interrupted_turn_closers,
 )
 from dsh.session_persistence.errors import AppendRefused
@@ -86,6 +87,10 @@ def _header_problem(header: SessionHeader) -> str | None:
         optional = field != "created_at" and value is None
         if not optional and (type(value) is not int or not 0 <= value <= djson.MAX_INTEGER):
             return f"{field} is {value!r}, which is no whole number from 0 on"
+    try:
+        djson.check(header_to_wire(header), where="header")
+    except NotJsonError as error:
+        return error.message
     if header.cwd is not None and not os.path.isabs(header.cwd):
         return f"cwd {header.cwd!r} is not absolute"
     return None

@@ -30,11 +30,13 @@ class IntegrityReport:
     events: int
     """How many events can be read before the first damage, or in all."""
     damage: tuple[Damage, ...] = ()
-    """What is wrong, in the order of the log."""
+    """What is not as it was written, or was written by another version, in the order of the log.
+    A session with damage may load all the same: what stands behind the last turn that has ended
+    is cut off and kept aside, unless another version can read it."""
     torn: bool = False
     """Whether the log breaks off in a record that was never written completely.
 
-    That is what a crash leaves. It is no damage: loading the session repairs it."""
+    That is what a crash leaves. It is no damage: loading the session cuts it off."""
     interrupted: bool = False
     """Whether a turn is open at its end; loading the session closes it."""
     copy: str | None = None
@@ -42,5 +44,5 @@ class IntegrityReport:
 
     @property
     def sound(self) -> bool:
-        """Whether the session can be loaded."""
+        """Whether nothing is damaged; a log that is torn or breaks off in a turn is sound."""
         return not self.damage

@@ -1,104 +1,106 @@
-"""Live sessions and how far each of them is stored."""
+"""Live sessions, how far each of them is stored, and when the rest is written."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable
+from heapq import heappop, heappush
+from itertools import count
 
 import anyio
 
-from dsh.session import Session
+from dsh.session import Session, SessionEvent, SessionHeader
 from dsh.session_persistence._summary import SummaryFold
 
-__all__ = ["LiveLog", "Slot", "WriteBehind"]
-
-
-class Slot:
-    """What is known in this process about one session id; calls about it take turns."""
-
-    __slots__ = ("__weakref__", "live", "loading", "lock")
-
-    def __init__(self) -> None:
-        self.lock = anyio.Lock()
-        """Held by whoever works on the stored log of this id."""
-        self.live: LiveLog | None = None
-        """The live session with this id, or one that is gone and not written to its end."""
-        self.loading = False
-        """Whether the log is being read and repaired right now."""
+__all__ = ["LiveLog", "WriteBehind"]
 
 
 class LiveLog:
-    """One live session; what is in its log from `stored` on waits to be written.
+    """One live session, or one that is gone and not yet written to its end.
 
-    The log itself is the buffer: its events never change and never leave, so nothing is copied,
-    and a batch that could not be written is simply still there.
+    What is in its log from `stored` on waits to be written. The log itself is the buffer: its
+    events never change and never leave, so nothing is copied, and a batch that could not be
+    written is simply still there.
+
+    Args:
+        session: The session.
+        header: The header it is stored with.
+        stored: How many events of the log are stored already.
+        fold: The summary of those.
     """
 
-    __slots__ = ("armed", "due", "failing", "fold", "gone", "session", "slot", "stored")
+    __slots__ = ("due", "end", "failing", "fold", "header", "session", "stored")
 
-    def __init__(self, session: Session, slot: Slot, stored: int, fold: SummaryFold) -> None:
+    def __init__(
+        self, session: Session, header: SessionHeader, stored: int, fold: SummaryFold
+    ) -> None:
         self.session = session
-        self.slot = slot
+        self.header = header
         self.stored = stored
-        """How many events of the log are durable."""
         self.fold = fold
-        """The summary of those."""
-        self.armed = False
-        """Whether a write has been scheduled."""
-        self.due = 0.0
-        """When it is due, in the event loop's time."""
+        self.due: float | None = None
+        """When it is written, in the event loop's time; None if no write is scheduled."""
         self.failing = False
         """Whether the last background write failed, which was reported."""
-        self.gone = False
+        self.end: int | None = None
+        """Length of the log when the session went; None while it is live."""
+
+    @property
+    def gone(self) -> bool:
         """Whether the session is no longer live."""
+        return self.end is not None
+
+    def leave(self) -> None:
+        """Note that the session is no longer live; what its log gets from now on is not stored."""
+        self.end = self.session.seq
 
     @property
     def behind(self) -> int:
         """How many events wait."""
-        return self.session.seq - self.stored
+        return (self.session.seq if self.end is None else self.end) - self.stored
+
+    @property
+    def waiting(self) -> tuple[SessionEvent, ...]:
+        """The events that wait."""
+        return self.session.events[self.stored : self.end]
 
 
 class WriteBehind:
-    """Writes live sessions a fixed while after the first event that waits.
+    """Writes sessions when they are due, one after the other.
 
     Args:
-        window: Seconds from the first waiting event to the write; later events do not extend it.
         write: Writes a session; never raises.
     """
 
-    def __init__(self, window: float, write: Callable[[LiveLog], Awaitable[None]]) -> None:
-        self._window = window
+    def __init__(self, write: Callable[[LiveLog], Awaitable[None]]) -> None:
         self._write = write
-        self._queue: deque[LiveLog] = deque()  # by due time, since the window is the same for all
+        self._queue: list[tuple[float, int, LiveLog]] = []
+        self._numbers = count()
         self._wake = anyio.Event()
 
-    def arm(self, live: LiveLog) -> None:
-        """Schedule a write, if none is scheduled."""
-        if live.armed:
-            return
-        live.armed = True
-        live.due = anyio.current_time() + self._window
-        self._queue.append(live)
-        self._wake.set()
-
-    def hurry(self, live: LiveLog) -> None:
-        """Write as soon as possible."""
-        if live.armed:
-            self._queue.remove(live)
-        live.armed = True
-        live.due = anyio.current_time()
-        self._queue.appendleft(live)
+    def schedule(self, live: LiveLog, delay: float) -> None:
+        """Have a session written after so many seconds, in place of when it was to be written."""
+        live.due = anyio.current_time() + delay
+        heappush(self._queue, (live.due, next(self._numbers), live))
         self._wake.set()
 
     async def run(self) -> None:
         """Write what is due, for ever."""
         while True:
-            delay = self._queue[0].due - anyio.current_time() if self._queue else None
-            if delay is not None and delay <= 0:
-                live = self._queue.popleft()
-                live.armed = False
-                await self._write(live)
-                continue
             self._wake = anyio.Event()
-            with anyio.move_on_after(delay):
-                await self._wake.wait()
+            delay = self._delay()
+            if delay is None or delay > 0:
+                with anyio.move_on_after(delay):
+                    await self._wake.wait()
+            else:
+                _, _, live = heappop(self._queue)
+                live.due = None
+                await self._write(live)
+
+    def _delay(self) -> float | None:
+        """Return the seconds until the next write; None if there is none to come."""
+        while self._queue:
+            due, _, live = self._queue[0]
+            if live.due == due:
+                return due - anyio.current_time()
+            heappop(self._queue)  # written meanwhile, or scheduled anew
+        return None

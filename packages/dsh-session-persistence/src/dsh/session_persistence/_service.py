@@ -157,11 +157,14 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
     async def unarchive(self, session_id: str) -> None:
         """Take an archived session back; does nothing if it is not archived.
 
+        A session may be live while it is archived, and is taken back all the same.
+
         Args:
             session_id: The session.
 
         Raises:
             StoredSessionNotFound: There is none.
+            SessionInUse: Another process owns it.
         """
 
     @abstractmethod
@@ -180,8 +183,15 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
     async def verify(self, session_id: str) -> IntegrityReport:
         """Look at every record of a session and tell what is wrong; nothing is changed.
 
+        Args:
+            session_id: The session.
+
+        Returns:
+            What was found, in the order of the log.
+
         Raises:
             StoredSessionNotFound: There is none.
+            FormatUnsupported: Another version wrote it.
             PersistenceError: Reading failed.
         """
 
@@ -191,12 +201,16 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
 
         Only ever done for a person. A session without damage is left as it is.
 
+        Args:
+            session_id: The session.
+
         Returns:
             What was wrong, and where the copy is.
 
         Raises:
             StoredSessionNotFound: There is none.
             SessionInUse: It is live, here or in another process.
+            FormatUnsupported: Another version can read what this one cannot, so nothing is cut.
             PersistenceError: Nothing of it can be saved, or writing failed.
         """
 

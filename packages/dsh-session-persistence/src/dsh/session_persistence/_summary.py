@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dsh.llm import ContentBlock, TextBlock
-from dsh.session import SessionEvent, TurnEnd, TurnStart, UserMessage
+from dsh.session import AssistantChunk, SessionEvent, TurnEnd, TurnStart, UserMessage
 
 __all__ = ["SessionSummary", "SummaryFold", "summarize"]
 
@@ -20,7 +20,7 @@ class SessionSummary:
     """What a listing tells about a session besides its header."""
 
     title: str | None = None
-    """First line of the first prompt, shortened; None before there is one."""
+    """First line of the first prompt, shortened and printable; None before there is one."""
     turns: int = 0
     """How many turns were opened."""
     events: int = 0
@@ -53,6 +53,8 @@ class SummaryFold:
         for event in events:
             self._events += 1
             self._updated_at = event.time
+            if type(event.data) is AssistantChunk:
+                continue  # most events are, and they tell nothing more
             match event.data:
                 case TurnStart():
                     self._turns += 1
@@ -81,7 +83,12 @@ def _title(content: Iterable[ContentBlock]) -> str | None:
     for block in content:
         if isinstance(block, TextBlock):
             for line in block.text.splitlines():
-                words = " ".join(line.split())
+                # a title is shown in terminals, where control characters would act
+                words = " ".join("".join(c if _shows(c) else " " for c in line).split())
                 if words:
                     return words if len(words) <= TITLE_CHARS else words[: TITLE_CHARS - 1] + "…"
     return None
+
+
+def _shows(character: str) -> bool:
+    return character.isprintable() or character == "\u200d"  # which joins emoji

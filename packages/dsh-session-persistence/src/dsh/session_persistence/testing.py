@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from pydantic import ConfigDict, Field
 
 from dsh.core import settings
-from dsh.session import SessionEvent, SessionHeader
+from dsh.session import SessionEvent, SessionHeader, interrupted_turn_closers
 from dsh.session_persistence._backed import BackedPersistence
 from dsh.session_persistence._backend import Backend, StoredLog
 from dsh.session_persistence._integrity import IntegrityReport
@@ -36,7 +36,10 @@ class _File:
 
 @dataclass(slots=True, eq=False)
 class MemoryDisk:
-    """What outlives an app: give the same disk to the next one and it finds the sessions."""
+    """What outlives an app: give the same disk to the next one and it finds the sessions.
+
+    Two apps on one disk are to each other as two processes are.
+    """
 
     files: dict[str, _File] = field(default_factory=dict[str, _File])
     """The stored sessions by id."""
@@ -46,6 +49,15 @@ class MemoryDisk:
     """What the next writes raise, one each, before they touch anything."""
     writes: int = 0
     """How many batches were written."""
+    on_call: Callable[[str, str], None] | None = None
+    """Told the name of every backend call and its session id before the call touches anything.
+
+    What it raises fails the call; while it blocks, the call takes its time."""
+
+    def called(self, name: str, session_id: str) -> None:
+        """Tell `on_call` of a call."""
+        if self.on_call is not None:
+            self.on_call(name, session_id)
 
     def events(self, session_id: str) -> tuple[SessionEvent, ...]:
         """Return what is stored of a session, without repair; nothing if it is unknown."""
@@ -65,35 +77,41 @@ class MemoryBackend(Backend):
 
     def open(self) -> None:
         """See `Backend.open`."""
+        self._disk.called("open", "*")
 
     def close(self) -> None:
         """Let go of every session."""
+        self._disk.called("close", "*")
         for session_id, owner in tuple(self._disk.owners.items()):
             if owner is self:
                 del self._disk.owners[session_id]
 
     def acquire(self, session_id: str) -> None:
         """See `Backend.acquire`."""
-        if self._disk.owners.setdefault(session_id, self) is not self:
-            raise SessionInUse(f"session {session_id!r} is being written by another store")
+        self._disk.called("acquire", session_id)
+        self._own(session_id)
 
     def release(self, session_id: str) -> None:
         """See `Backend.release`."""
+        self._disk.called("release", session_id)
         if self._disk.owners.get(session_id) is self:
             del self._disk.owners[session_id]
 
     def revision(self, session_id: str) -> str | None:
         """See `Backend.revision`."""
+        self._disk.called("revision", session_id)
         stored = self._disk.files.get(session_id)
         return None if stored is None else str(stored.revision)
 
     def read(self, session_id: str) -> StoredLog:
         """See `Backend.read`."""
+        self._disk.called("read", session_id)
         stored = self._file(session_id)
         return StoredLog(stored.header, tuple(stored.events), str(stored.revision))
 
     def list(self, archived: bool) -> Iterable[SessionSnapshot]:
         """See `Backend.list`."""
+        self._disk.called("list", "*")
         return [
             SessionSnapshot(stored.header, str(stored.revision), archived, stored.summary)
             for stored in self._disk.files.values()
@@ -104,6 +122,7 @@ class MemoryBackend(Backend):
         self, header: SessionHeader, events: Sequence[SessionEvent], summary: SessionSummary
     ) -> None:
         """See `Backend.write`."""
+        self._disk.called("write", header.id)
         stored = self._disk.files.get(header.id)
         start = events[0].seq
         if stored is not None and start == 0:
@@ -112,33 +131,43 @@ class MemoryBackend(Backend):
             raise AppendRefused(f"session {header.id!r} does not continue at seq {start}")
         if self._disk.failures:
             raise self._disk.failures.pop(0)
-        self.acquire(header.id)
+        self._own(header.id)
         if stored is None:
             stored = self._disk.files[header.id] = _File(header, [], summary)
         stored.events.extend(events)
         stored.summary = summary
-        stored.revision += 1
         self._disk.writes += 1
+        stored.revision = self._disk.writes  # not even a new session with an old id has an old one
 
     def cut(self, log: StoredLog) -> None:
         """See `Backend.cut`; nothing here is ever written in part."""
+        self._disk.called("cut", log.header.id)
 
     def set_archived(self, session_id: str, archived: bool) -> None:
         """See `Backend.set_archived`."""
+        self._disk.called("set_archived", session_id)
         self._file(session_id).archived = archived
 
     def remove(self, session_id: str) -> None:
         """See `Backend.remove`."""
+        self._disk.called("remove", session_id)
         self._file(session_id)
         del self._disk.files[session_id]
 
     def verify(self, session_id: str) -> IntegrityReport:
         """See `Backend.verify`; what is in memory is sound."""
-        return IntegrityReport(session_id, None, len(self._file(session_id).events))
+        self._disk.called("verify", session_id)
+        events = self._file(session_id).events
+        open_turn = bool(interrupted_turn_closers(events))
+        return IntegrityReport(session_id, None, len(events), interrupted=open_turn)
 
     def salvage(self, session_id: str) -> IntegrityReport:
         """See `Backend.salvage`."""
         return self.verify(session_id)
+
+    def _own(self, session_id: str) -> None:
+        if self._disk.owners.setdefault(session_id, self) is not self:
+            raise SessionInUse(f"session {session_id!r} is being written by another store")
 
     def _file(self, session_id: str) -> _File:
         stored = self._disk.files.get(session_id)

@@ -1,5 +1,12 @@
 """Event-sourced sessions: the append-only log, derived history and the session store."""
 
+from dsh.session._codec import (
+    EventRow,
+    decode_event,
+    encode_event,
+    event_from_row,
+    event_to_row,
+)
 from dsh.session._data import SessionData, UnknownData, event_types, type_name
 from dsh.session._derive import derive_event_message
 from dsh.session._event import APPEND, Append, Replace, SessionEvent, SurfaceOp
@@ -82,6 +89,7 @@ __all__ = [
     "EpochHeader",
     "ErrorInfo",
     "EventLog",
+    "EventRow",
     "Failed",
     "HeaderRecord",
     "InjectionTrigger",
@@ -132,9 +140,13 @@ __all__ = [
     "Validator",
     "apply_header_delta",
     "canonical_header",
+    "decode_event",
     "derive_event_message",
     "diff_header",
+    "encode_event",
+    "event_from_row",
     "event_from_wire",
+    "event_to_row",
     "event_to_wire",
     "event_types",
     "fold_request_header",

@@ -12,7 +12,14 @@ from pydantic import ConfigDict
 from dsh.core.vocabulary import WIRE_CONFIG, Vocabulary
 from dsh.session.errors import SessionTypeError
 
-__all__ = ["SessionData", "UnknownData", "event_types", "registered_type", "type_name"]
+__all__ = [
+    "SessionData",
+    "UnknownData",
+    "event_types",
+    "is_spine",
+    "registered_type",
+    "type_name",
+]
 
 _TYPE_NAME: Final = re.compile(r"[a-z][a-z0-9-]*(?:/[a-z][a-z0-9-]*)+")
 
@@ -57,7 +64,7 @@ class SessionData:
         cls, type: str | None = None, surface: bool = False, **kwargs: Any
     ) -> None:
         super().__init_subclass__(**kwargs)
-        if surface and not cls.__module__.startswith("dsh.session."):
+        if surface and not is_spine(cls):
             raise SessionTypeError(
                 f"{cls.__qualname__}: only the spine's own types stand in the history",
                 code=SessionTypeError.BAD_EVENT_TYPE,
@@ -81,12 +88,17 @@ class UnknownData(SessionData):
 
     def __post_init__(self) -> None:
         known = _types.get(self.type)
-        if known is not None and known.__module__.startswith("dsh.session."):
+        if known is not None and is_spine(known):
             raise SessionTypeError(
                 f"UnknownData cannot stand for the spine's own type {self.type!r}",
                 code=SessionTypeError.BAD_EVENT_TYPE,
                 hint=f"use {known.__name__}",
             )
+
+
+def is_spine(cls: type) -> bool:
+    """Whether a class belongs to this wheel, so that every reader has it."""
+    return cls.__module__.startswith("dsh.session.")
 
 
 def type_name(data: SessionData) -> str:

@@ -211,7 +211,7 @@ def _guard(stack: list[_Frame], value: object, where: str) -> None:
     if len(stack) >= djson.MAX_DEPTH:
         raise NotJsonError(
             f"{where} is not JSON: nested deeper than {djson.MAX_DEPTH} levels",
-            code="JSON_TOO_DEEP",
+            code=NotJsonError.TOO_DEEP,
         )
     if any(frame.source is value for frame in stack):
         raise NotJsonError(f"{_path(stack, where)} is not JSON: it contains itself")

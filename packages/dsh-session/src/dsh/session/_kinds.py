@@ -14,9 +14,7 @@ unchanged; so is one whose declared class does not fit what was written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from dsh.llm import LlmFailure
 from dsh.session._open_union import OpenUnion, Undeclared, Whole
@@ -56,11 +54,6 @@ class MessageSource(OpenUnion, family="message source"):
 
     __slots__ = ()
 
-    @classmethod
-    def undeclared(cls, kind: str, data: Mapping[str, Any]) -> MessageSource:
-        """Return what stands for a kind that no live class declares."""
-        return OtherSource(kind, data)
-
 
 @dataclass(frozen=True, slots=True)
 class UserSource(MessageSource, kind="user"):
@@ -79,11 +72,6 @@ class PluginSource(MessageSource, kind="plugin"):
 class OtherSource(Undeclared, MessageSource):
     """A source kind that some plugin added."""
 
-    kind: str
-    """The tag, as on the wire."""
-    data: Mapping[str, Any]
-    """The remaining fields, as on the wire."""
-
 
 # --- what opened a turn -------------------------------------------------------------------
 
@@ -96,11 +84,6 @@ class TurnTrigger(OpenUnion, family="turn trigger"):
     """
 
     __slots__ = ()
-
-    @classmethod
-    def undeclared(cls, kind: str, data: Mapping[str, Any]) -> TurnTrigger:
-        """Return what stands for a kind that no live class declares."""
-        return OtherTrigger(kind, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +111,6 @@ class RecordTrigger(TurnTrigger, kind="record"):
 class OtherTrigger(Undeclared, TurnTrigger):
     """A trigger kind that some plugin added."""
 
-    kind: str
-    """The tag, as on the wire."""
-    data: Mapping[str, Any]
-    """The remaining fields, as on the wire."""
-
 
 # --- why a turn ended ---------------------------------------------------------------------
 
@@ -145,11 +123,6 @@ class TurnEndReason(OpenUnion, family="turn-end reason"):
     """
 
     __slots__ = ()
-
-    @classmethod
-    def undeclared(cls, kind: str, data: Mapping[str, Any]) -> TurnEndReason:
-        """Return what stands for a kind that no live class declares."""
-        return OtherReason(kind, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +193,3 @@ class MaxTurnRequests(TurnEndReason, kind="max-turn-requests"):
 @dataclass(frozen=True, slots=True)
 class OtherReason(Undeclared, TurnEndReason):
     """A turn-end kind that some plugin added."""
-
-    kind: str
-    """The tag, as on the wire."""
-    data: Mapping[str, Any]
-    """The remaining fields, as on the wire."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self, TypeAlias, cast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, TypeAlias, cast
 
 from pydantic import ConfigDict, GetCoreSchemaHandler, Strict, ValidationError
 from pydantic_core import CoreSchema, core_schema
 
 from dsh.core import VocabularyError
 from dsh.core.vocabulary import WIRE_CONFIG, Vocabulary, adapter_of
+from dsh.session._data import is_spine
 
-__all__ = ["Flag", "OpenUnion", "Undeclared", "Whole"]
+__all__ = ["Family", "Flag", "OpenUnion", "Undeclared", "Whole"]
 
 Whole: TypeAlias = Annotated[int, Strict()]
 """An integer that is read as such: no text, no boolean, no 1.0."""
@@ -20,8 +22,17 @@ Flag: TypeAlias = Annotated[bool, Strict()]
 """A boolean that is read as such."""
 
 
+class Family(Vocabulary["OpenUnion"]):
+    """The live members of one family, and what stands for the kinds that no member declares."""
+
+    stand_in: Callable[[str, Mapping[str, Any]], OpenUnion]
+    """Makes such a value of its tag and its other fields: the family's `Undeclared` class."""
+
+
 class OpenUnion:
     """Base of a family of tagged values; a family derives from it and members from the family.
+
+    A family needs one class that also derives from `Undeclared`; it has no tag of its own.
 
     Args of the class statement:
         kind: The tag of a member.
@@ -30,8 +41,8 @@ class OpenUnion:
 
     __slots__ = ()
     __pydantic_config__: ClassVar[ConfigDict] = WIRE_CONFIG
-    kinds: ClassVar[Vocabulary[OpenUnion]]
-    """The live members of the family."""
+    kinds: ClassVar[Family]
+    """The live members of the family, a `dsh.core.vocabulary.Vocabulary`."""
     kind: str
     """The tag on the wire."""
 
@@ -40,14 +51,11 @@ class OpenUnion:
     ) -> None:
         super().__init_subclass__(**kwargs)
         if family is not None:
-            cls.kinds = Vocabulary(family, "kind")
+            cls.kinds = Family(family, "kind")
+        elif Undeclared in cls.__bases__:
+            cls.kinds.stand_in = cls
         else:
             cls.kinds.declare(cls, kind)
-
-    @classmethod
-    def undeclared(cls, kind: str, data: Mapping[str, Any]) -> Self:
-        """Return what stands for a kind that no live class declares."""
-        raise NotImplementedError
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -75,16 +83,18 @@ class OpenUnion:
             except ValidationError:
                 if is_spine(member):
                     raise
-        return cls.undeclared(kind, fields)
+        return cls.kinds.stand_in(kind, fields)
 
 
+@dataclass(frozen=True, slots=True)
 class Undeclared:
     """What the classes share that stand for kinds nobody here knows."""
 
-    __slots__ = ()
-    kinds: ClassVar[Vocabulary[OpenUnion]]
+    kinds: ClassVar[Family]
     kind: str
+    """The tag, as on the wire."""
     data: Mapping[str, Any]
+    """The remaining fields, as on the wire."""
 
     def __post_init__(self) -> None:
         known = self.kinds.get(self.kind)
@@ -98,11 +108,6 @@ class Undeclared:
                 f"the data of an {type(self).__name__} holds the fields besides 'kind'",
                 hint="leave the key out",
             )
-
-
-def is_spine(cls: type) -> bool:
-    """Whether a class belongs to this wheel, so that every reader has it."""
-    return cls.__module__.startswith("dsh.session.")
 
 
 def _dump(value: OpenUnion) -> dict[str, Any]:

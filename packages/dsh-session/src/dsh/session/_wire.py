@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from dsh.core import NotJsonError
 from dsh.core import json as djson
 from dsh.core.vocabulary import adapter_of
-from dsh.session._data import SessionData, UnknownData, registered_type, type_name
+from dsh.session._data import SessionData, UnknownData, is_spine, registered_type, type_name
 from dsh.session._event import APPEND, Replace, SessionEvent, SurfaceOp
 from dsh.session._freeze import thaw
 from dsh.session._session_header import SESSION_FORMAT_VERSION, SessionHeader
@@ -131,12 +131,11 @@ def _payload_from_wire(
     if not isinstance(raw, Mapping):
         raise _malformed(kind, seq, "its data is no object")
     raw = cast("Mapping[str, Any]", raw)
-    spine = cls is not None and cls.__module__.startswith("dsh.session.")
     if cls is not None:
         try:
             return cast("SessionData", adapter_of(cls).validate_python(raw))
         except ValidationError as error:
-            if spine:
+            if is_spine(cls):
                 raise _malformed(kind, seq, _first(error)) from error
     try:
         kept = cast("dict[str, Any]", djson.check(raw, where=f"{kind} at seq {seq}"))

@@ -34,6 +34,6 @@ class SystemPromptAssemble(
 class SystemPromptChanged(Emit, name="system-prompt/change", errors="raise", realm="system_prompt"):
     """A section, variable, tool provider or protection was added or removed.
 
-    Heard by everybody, whatever the scope. A listener that raises while something is added
-    rolls the addition back.
+    Of no scope: heard outside of scopes, and with `audience="all"`. A listener that raises while
+    something is added rolls the addition back.
     """

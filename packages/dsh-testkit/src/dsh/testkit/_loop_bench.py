@@ -19,6 +19,7 @@ from dsh.llm.events import LlmStream
 from dsh.llm_replay import Entry, EntryFunction, ScriptedAdapter
 from dsh.session import (
     ContextMessage,
+    PluginSource,
     Session,
     SessionData,
     SessionStore,
@@ -28,10 +29,13 @@ from dsh.session import (
 from dsh.session.testing import assert_balanced, reloaded
 from dsh.system_prompt import SystemPrompt
 from dsh.testkit._case import ContractCase, named
+from dsh.testkit._spine import MODEL
 from dsh.testkit._trace import StatusTrace, assert_paired, status_trace
 from dsh.tools import Tool, ToolExecution, ToolRegistry
 
 __all__ = [
+    "MODEL",
+    "NOTE",
     "LoopBench",
     "LoopCase",
     "OpenLoop",
@@ -44,7 +48,8 @@ __all__ = [
     "user_prompts",
 ]
 
-MODEL: Final = "test/scripted"
+NOTE: Final = PluginSource("note")
+"""A source that is not the user."""
 LIMIT_S: Final = 60.0
 """Seconds one case may take; a case that takes longer hangs."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from dsh.agent import Agent, AgentHandle, Dropped
+from dsh.agent import AgentHandle, Dropped
 from dsh.agent.events import AgentStatusChanged
 from dsh.llm import LlmRequest, StreamChunk
 from dsh.llm_replay import ScriptedAdapter, hang, text, tool_calls
@@ -17,12 +17,11 @@ from dsh.session import (
     AssistantMessage,
     Completed,
     Disposed,
-    PluginSource,
 )
 from dsh.session.events import SessionEventAppended, SessionFlush
 from dsh.testkit._loop_bench import (
+    NOTE,
     LoopBench,
-    OpenLoop,
     cases_of,
     check_log,
     checkpoints,
@@ -33,8 +32,6 @@ from dsh.testkit._trace import assert_paired_request, soon, turn_reasons
 from dsh.tools import ToolExecution
 
 __all__ = ["CANCELS"]
-
-NOTE = PluginSource("note")
 
 
 async def cancelling_an_idle_agent_does_nothing(bench: LoopBench) -> None:
@@ -152,10 +149,8 @@ async def _work(execution: ToolExecution) -> str:
     return "ran"
 
 
-async def _once(
-    bench: LoopBench, moment: int, act: Callable[[AgentHandle], None] | None
-) -> tuple[int, Agent, OpenLoop]:
-    """Run a busy turn, and do something at one event of its log."""
+async def _once(bench: LoopBench, moment: int, act: Callable[[AgentHandle], None]) -> int:
+    """Run a busy turn and act at one event of its log, the first being 1; say how many it had."""
     count = 0
     async with bench.open(_busy) as opened:
         opened.tool("busy", _work)
@@ -165,7 +160,7 @@ async def _once(
         def listen(event: SessionEventAppended) -> None:
             nonlocal count
             count += 1
-            if count == moment and act is not None:
+            if count == moment:
                 act(handle)
 
         opened.on(SessionEventAppended, listen)
@@ -183,11 +178,11 @@ async def _once(
             assert (await soon(agent.ask("and now?"))).text == "done"
             assert_paired_request(opened.requests[-1])
         await soon(handle.dispose())
-    return total, agent, opened
+    return total
 
 
 async def _sweep(bench: LoopBench, act: Callable[[AgentHandle], None]) -> None:
-    total, _, _ = await _once(bench, 0, None)
+    total = await _once(bench, 0, act)
     assert total > 15
     for moment in range(1, total + 1):
         await _once(bench, moment, act)

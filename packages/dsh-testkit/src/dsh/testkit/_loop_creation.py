@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import anyio
 
-from dsh.agent import AgentRegistry, CreateAgent, ResumeAgent, open_agent
+from dsh.agent import AgentOptions, AgentRegistry, CreateAgent, ResumeAgent, open_agent
 from dsh.agent.events import AgentCreated, AgentSessionStart
 from dsh.core import Context, scope_of
 from dsh.llm import CancelSignal
@@ -275,23 +275,27 @@ async def a_session_that_broke_off_in_a_tool_goes_on(bench: LoopBench) -> None:
                 assert_paired_request(opened.requests[0])
 
 
-async def an_agent_may_go_in_one_process_and_be_forked(bench: LoopBench) -> None:
-    """A fork of a live session is driven like any other, and leaves its source alone."""
+async def a_fork_goes_on_and_leaves_its_source_alone(bench: LoopBench) -> None:
+    """A fork of a live session is driven like any other; nothing of it gets into its source."""
     async with bench.open([tool_call("c1", "look"), text("1"), text("2")]) as opened:
         opened.tool("look")
         async with opened.agent() as agent:
             await soon(agent.ask("a"))
             seed = agent.session.events[:]
             options = CreateAgent(
-                session_id="fork", parent_session=agent.session.id, seed=seed, seed_length=len(seed)
+                session_id="fork",
+                parent_session=agent.session.id,
+                seed=seed,
+                seed_length=len(seed),
+                options=AgentOptions(model=MODEL),
             )
             handle = await opened.app[AgentRegistry].create(opened.ctx, options)
             async with handle as fork:
                 opened.watch(fork)
-                fork.ctx  # noqa: B018 - bound by the loop
                 check_log(fork.session)
                 assert fork.session.header.parent_session == agent.session.id
                 assert fork.session.derive_messages() == agent.session.derive_messages()
+                assert (await soon(fork.ask("b"))).text == "2"
             assert agent.session.events[:] == seed
 
 
@@ -316,7 +320,7 @@ CREATION = cases_of(
     a_child_goes_with_its_parent,
     a_stored_session_goes_on,
     a_session_that_broke_off_in_a_tool_goes_on,
-    an_agent_may_go_in_one_process_and_be_forked,
+    a_fork_goes_on_and_leaves_its_source_alone,
     resuming_needs_a_store,
 )
 """The cases of this subject."""

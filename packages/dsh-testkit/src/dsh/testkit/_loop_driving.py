@@ -16,7 +16,6 @@ from dsh.session import (
     Aborted,
     Completed,
     InjectionTrigger,
-    PluginSource,
     RecordTrigger,
     SteeringMessage,
     TurnStart,
@@ -27,6 +26,7 @@ from dsh.session import (
 from dsh.session.events import SessionEventAppended, SessionFlush
 from dsh.session.testing import types_of
 from dsh.testkit._loop_bench import (
+    NOTE,
     LoopBench,
     cases_of,
     checkpoints,
@@ -39,8 +39,6 @@ from dsh.testkit._trace import soon, turn_reasons
 from dsh.tools import ToolExecution
 
 __all__ = ["DRIVING"]
-
-NOTE = PluginSource("note")
 
 
 @dataclass(frozen=True, slots=True)

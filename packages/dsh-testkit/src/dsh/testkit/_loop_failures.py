@@ -98,7 +98,7 @@ async def what_the_log_refuses_fails_the_turn(bench: LoopBench) -> None:
                 assert isinstance(reason, Failed), kind
                 assert f"no {kind.__name__}" in reason.message, kind
                 check_log(agent.session)
-                assert (await soon(agent.ask("b"))).reason is not None
+                assert (await soon(agent.ask("b"))).ok
 
 
 async def a_refused_turn_drops_its_prompts(bench: LoopBench) -> None:

@@ -36,7 +36,6 @@ from dsh.session import (
     AssistantMessage,
     Completed,
     Failed,
-    PluginSource,
     PromptBlocked,
     Rejected,
     StepStart,
@@ -45,6 +44,7 @@ from dsh.session import (
 from dsh.session.events import SessionFlush
 from dsh.session.testing import types_of
 from dsh.testkit._loop_bench import (
+    NOTE,
     LoopBench,
     cases_of,
     context_texts,
@@ -57,19 +57,16 @@ from dsh.tools import Deny, PreToolDecision, ToolExecution, ToolPreExecute
 
 __all__ = ["POLICIES"]
 
-NOTE = PluginSource("note")
-
-DECIDES: Final[tuple[type[Event], ...]] = (
+ASKED: Final[tuple[type[Event], ...]] = (
     PromptSubmit,
     SessionPrefix,
     AgentRequest,
     StepResult,
     TurnContinuation,
+    PreStep,
+    TurnStop,
 )
-"""The waterfalls every turn that goes well asks."""
-
-ASKED: Final[tuple[type[Event], ...]] = (*DECIDES, PreStep, TurnStop)
-"""Everything such a turn asks."""
+"""Everything that a turn asks which goes well."""
 
 
 def _says(value: object) -> Callable[..., Any]:

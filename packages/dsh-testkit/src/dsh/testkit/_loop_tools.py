@@ -13,18 +13,15 @@ from dsh.session import (
     TOOL_OUTCOME_UNKNOWN,
     Aborted,
     Completed,
-    PluginSource,
     ToolCall,
     ToolResult,
 )
 from dsh.session.testing import types_of
-from dsh.testkit._loop_bench import LoopBench, cases_of, context_texts, of_type
+from dsh.testkit._loop_bench import NOTE, LoopBench, cases_of, context_texts, of_type
 from dsh.testkit._trace import assert_paired_request, soon, tool_results, turn_reasons
 from dsh.tools import Accept, PostToolDecision, ToolExecution, ToolPostExecute
 
 __all__ = ["TOOLS"]
-
-NOTE = PluginSource("note")
 
 
 def _codes(results: list[ToolResult]) -> list[str | None]:

@@ -15,7 +15,6 @@ from dsh.session import (
     MaxTokens,
     MaxTurnRequests,
     MessageTrigger,
-    PluginSource,
     Refusal,
     RequestHeader,
     RequestHeaderDelta,
@@ -28,6 +27,7 @@ from dsh.session.testing import types_of, worked_turn
 from dsh.system_prompt import PERSONA_SECTION, SystemPrompt
 from dsh.testkit._loop_bench import (
     MODEL,
+    NOTE,
     LoopBench,
     cases_of,
     of_type,
@@ -38,8 +38,6 @@ from dsh.testkit._trace import soon, turn_reasons
 from dsh.tools import ToolExecution
 
 __all__ = ["TURNS"]
-
-NOTE = PluginSource("note")
 
 
 async def one_prompt_is_one_turn(bench: LoopBench) -> None:

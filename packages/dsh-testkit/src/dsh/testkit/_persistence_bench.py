@@ -26,10 +26,11 @@ from dsh.session import (
     UserSource,
 )
 from dsh.session.testing import worked_turn
-from dsh.session_persistence import SessionPersistence
+from dsh.session_persistence import SessionPersistence, SessionSnapshot, StoredSession
 from dsh.testkit._case import ContractCase, named
 
 __all__ = [
+    "OpenStore",
     "PersistenceCase",
     "StoreBench",
     "cases_of",
@@ -55,6 +56,11 @@ class OpenStore:
         """Create a live session."""
         return self.sessions.create(self.app.ctx, session_id, meta=SessionMeta(**meta))
 
+    def resume(self, stored: StoredSession) -> Session:
+        """Go on from a stored session."""
+        meta = SessionMeta.of(stored.header)
+        return self.sessions.create(self.app.ctx, stored.header.id, seed=stored.events, meta=meta)
+
     async def fill(self, session_id: str, events: tuple[SessionEvent, ...], **fields: Any) -> None:
         """Store a session that is not live."""
         await self.store.create(header(session_id, **fields))
@@ -62,10 +68,12 @@ class OpenStore:
 
     async def revision(self, session_id: str) -> str:
         """Return the revision a listing shows for a session."""
+        return (await self.snapshot(session_id)).revision
+
+    async def snapshot(self, session_id: str) -> SessionSnapshot:
+        """Return what a listing shows for a session."""
         (found,) = [
-            item.revision
-            for item in await self.store.list_snapshots()
-            if item.header.id == session_id
+            item for item in await self.store.list_snapshots() if item.header.id == session_id
         ]
         return found
 

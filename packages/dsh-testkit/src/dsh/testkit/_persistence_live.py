@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsh.core import App
-from dsh.session import Session, SessionEvent, SessionMeta, SessionStore
+from dsh.session import SessionMeta, SessionStore
 from dsh.session.testing import assert_balanced, worked_turn, write_turn
 from dsh.session_persistence import (
     SessionInUse,
@@ -11,7 +11,7 @@ from dsh.session_persistence import (
     StoredSessionExists,
     StoredSessionNotFound,
 )
-from dsh.testkit._persistence_bench import OpenStore, StoreBench, cases_of, turn_start
+from dsh.testkit._persistence_bench import StoreBench, cases_of, refused, turn_start
 
 __all__ = ["LIVE"]
 
@@ -64,7 +64,7 @@ async def live_session_with_an_open_turn_is_in_use(bench: StoreBench) -> None:
         write_turn(session)
         session.append(turn_start(2))
         await one.sessions.flush(session)
-        await _in_use(one.store, "load", "s")
+        await refused(one.store.load("s"), SessionInUse, SessionInUse.code)
         seen = await one.store.inspect("s")
         assert_balanced(seen.events)
         assert await one.store.read_from("s", 0) == session.events[:]
@@ -88,8 +88,8 @@ async def live_sessions_stay(bench: StoreBench) -> None:
         session = one.live("s")
         write_turn(session)
         await one.sessions.flush(session)
-        for deed in ("archive", "remove"):
-            await _in_use(one.store, deed, "s")
+        for deed in (one.store.archive, one.store.remove):
+            await refused(deed("s"), SessionInUse, SessionInUse.code)
         assert [item.id for item in await one.store.list()] == ["s"]
 
 
@@ -112,7 +112,7 @@ async def resumed_session_writes_what_is_new(bench: StoreBench) -> None:
     """A session seeded from its stored log goes on behind it."""
     async with bench.open() as one:
         await one.fill("s", LOG, cwd="/w")
-        session = _resumed(one, (await one.store.load("s")).events)
+        session = one.resume(await one.store.load("s"))
         before = await one.revision("s")
         await one.sessions.flush(session)
         assert await one.revision("s") == before, "a flush with nothing new wrote something"
@@ -187,18 +187,6 @@ async def stopping_writes_first(bench: StoreBench) -> None:
             except StoredSessionNotFound:
                 stored = ()
         assert stored == session.events[:]
-
-
-def _resumed(one: OpenStore, events: tuple[SessionEvent, ...]) -> Session:
-    return one.sessions.create(one.app.ctx, "s", seed=events, meta=SessionMeta(cwd="/w"))
-
-
-async def _in_use(store: SessionPersistence, deed: str, session_id: str) -> None:
-    try:
-        await getattr(store, deed)(session_id)
-    except SessionInUse:
-        return
-    raise AssertionError(f"{deed} of a live session was not refused")
 
 
 LIVE = cases_of(

@@ -31,6 +31,30 @@ from dsh.testkit._trace import assert_paired
 __all__ = ["READS"]
 
 LOG = worked_turn()
+SHORT = worked_turn(tool=False)
+HOSTILE_IDS = (
+    *("..", ".", "../x", "a/../b", "a/b", "/etc/passwd", "\\\\host\\share", "C:\\x", "c:x", "~"),
+    *(
+        "a",
+        "A",
+        "a ",
+        " a",
+        "a.",
+        ".a",
+        "a b",
+        "-rf",
+        "*",
+        "?",
+        "%2e",
+        "%",
+        "'; drop",
+        '"',
+        "$HOME",
+    ),
+    *("CON", "nul", "COM1.txt", "lock", "index.sqlite", "session.jsonl", "archived"),
+    *("a\u0000b", "a\nb", "\u202ea", "ä", "a\u0308", "ß", "ss", "\u017f", "\u2028", "\ufeff"),
+)
+"""Texts that mean something to file systems, shells and databases, or look like another one."""
 
 
 async def round_trip(bench: StoreBench) -> None:
@@ -49,14 +73,20 @@ async def round_trip(bench: StoreBench) -> None:
 
 async def any_id(bench: StoreBench) -> None:
     """Ids are opaque: no text is taken for a path, and none for another one."""
-    ids = ["a/b", "../x", "a b", "ä", "A", "a", ".", "CON", "x" * 200, "%2e", "a\u0000b"]
+    ids = [*HOSTILE_IDS, "x" * 200, "x" * 201, "y" * 2_000, "\U0001f600" * 200]
     async with bench.open() as one:
         for number, session_id in enumerate(ids):
-            await one.fill(session_id, LOG, created_at=number)
+            await one.fill(session_id, SHORT, created_at=number)
         for number, session_id in enumerate(ids):
             loaded = await one.store.load(session_id)
             assert loaded.header == header(session_id, created_at=number)
-        assert {item.id for item in await one.store.list()} == set(ids)
+        assert sorted(item.id for item in await one.store.list()) == sorted(ids)
+    async with bench.open() as other:
+        assert sorted(item.id for item in await other.store.list()) == sorted(ids)
+        await other.store.remove(ids[0])
+        for number, session_id in enumerate(ids[1:], 1):
+            loaded = await other.store.load(session_id)
+            assert (loaded.header.created_at, loaded.events) == (number, SHORT)
 
 
 async def interrupted_turn_is_closed(bench: StoreBench) -> None:

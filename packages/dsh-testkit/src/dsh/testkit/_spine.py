@@ -169,7 +169,7 @@ async def _mount_all(app: App, plugins: Iterable[PluginRow]) -> list[Mount]:
 async def _mount_bundle(
     app: App, bundle: str | PluginLike | None, config: Mapping[str, Any]
 ) -> None:
-    """Mount a bundle with the invariants at level full, whether or not it brings its own."""
+    """Mount a bundle with the invariants at level full: its own if it has settings for them."""
     if bundle is None or isinstance(bundle, str):
         bundle = load_bundle(choose_bundle(bundle, where="the test", app=APP))
     full = {"level": "full"}

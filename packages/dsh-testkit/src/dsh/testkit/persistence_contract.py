@@ -16,7 +16,8 @@ A provider's test file derives from `PersistenceContract` and names the provider
 
 The tests run under the anyio pytest plugin (`anyio_mode = "auto"`). Each opens the store in one
 app or in several with the same configuration: round trips, repair of what was interrupted,
-refusals, revisions, live sessions, resume and fork.
+refusals, listings, live sessions, resume and fork, two apps at once. Two apps are to the store as
+two processes are, so it must tell them apart.
 """
 
 from __future__ import annotations
@@ -28,14 +29,24 @@ import pytest
 
 from dsh.session_persistence import SessionPersistence
 from dsh.testkit._case import leave_out
+from dsh.testkit._persistence_apps import APPS
 from dsh.testkit._persistence_bench import PersistenceCase, StoreBench
+from dsh.testkit._persistence_content import CONTENT
+from dsh.testkit._persistence_listing import LISTING
 from dsh.testkit._persistence_live import LIVE
 from dsh.testkit._persistence_reads import READS
 from dsh.testkit._persistence_writes import WRITES
 
 __all__ = ["CASES", "PersistenceCase", "PersistenceContract", "StoreBench"]
 
-CASES: Final[tuple[PersistenceCase, ...]] = (*READS, *WRITES, *LIVE)
+CASES: Final[tuple[PersistenceCase, ...]] = (
+    *READS,
+    *CONTENT,
+    *WRITES,
+    *LISTING,
+    *LIVE,
+    *APPS,
+)
 """Every case; `await case(provider, config)` runs one without pytest."""
 
 

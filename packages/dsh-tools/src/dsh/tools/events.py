@@ -71,6 +71,6 @@ class ToolFinished(Emit, name="tools/result", scope="execution.agent", realm="to
 class ToolsChanged(Emit, name="tools/change", errors="raise", realm="tools"):
     """A tool or a restriction was added or removed.
 
-    Heard by everybody, whatever the scope. A listener that raises while something is added
-    rolls the addition back.
+    Of no scope: heard outside of scopes, and with `audience="all"`. A listener that raises while
+    something is added rolls the addition back.
     """

@@ -17,7 +17,8 @@ from dsh.cli._new._names import check_line, check_name, parse_author
 from dsh.cli._new._project import DEFAULT_SEAM, Project, seams, write
 from dsh.cli._out import stdout
 from dsh.core import version_of
-from dsh.loader import FILE_NAME, user_folder
+from dsh.loader import FILE_NAME
+from dsh.paths import user_folder
 
 _TESTKIT: Final = "dsh-testkit"
 
@@ -28,7 +29,7 @@ def command(args: argparse.Namespace) -> int:
     Raises:
         UsageError: No project can be made of what was asked for, or its folder is in use.
     """
-    if getattr(args, "what", None) is None:
+    if args.what is None:
         raise UsageError("say what to make", hint="dsh new plugin NAME --kind tool")
     seam = _seam(args.kind, args.seam)
     project = Project(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
-from typing import Final, TypeVar, cast
+from typing import Final, cast
 
 from dsh.agent._agent import Agent
 from dsh.agent._types import (
@@ -13,6 +12,7 @@ from dsh.agent._types import (
     ContinuationDecision,
     Continue,
     GiveUp,
+    HookContext,
     PromptDecision,
     RequestErrorDecision,
     Retry,
@@ -36,7 +36,6 @@ from dsh.llm import CancelSignal, ContentBlock, LlmCallConfig, Message
 from dsh.session import MessageSource, freeze
 
 _log: Final = logging.getLogger("dsh.agent")
-T = TypeVar("T")
 
 
 class Policies:
@@ -76,12 +75,11 @@ class Policies:
             return decision
         if not isinstance(decision, AllowPrompt):
             raise no_decision(event.event_name, decision)
-        allowed = content if decision.content is None else decision.content
-        context = decision.additional_context
-        if context is not None:
-            message = context_message(context)
-            context = replace(context, content=message.content, source=message.source)
-        return AllowPrompt(checked_content(allowed, "prompt"), context)
+        rewritten = decision.content
+        return AllowPrompt(
+            None if rewritten is None else checked_content(rewritten, "prompt"),
+            _detached(decision.additional_context),
+        )
 
     async def prefix(self, signal: CancelSignal) -> tuple[Message, ...]:
         """Ask `agent/session-prefix`; once per agent, unless the turn was cancelled meanwhile.
@@ -183,11 +181,7 @@ class Policies:
             return decision
         if not isinstance(decision, Continue):
             raise no_decision(event.event_name, decision)
-        reason = decision.reason
-        if reason is not None:
-            message = context_message(reason)
-            reason = replace(reason, content=message.content, source=message.source)
-        return Continue(reason)
+        return Continue(_detached(decision.reason))
 
     async def stops_for_good(self, turn: int) -> bool:
         """Ask `agent/turn-stop`, after every step that did not fail.
@@ -210,6 +204,14 @@ def no_decision(event: str, value: object, wanted: str = "a decision") -> AgentF
     return AgentFault(
         f"a listener of {event} returned {value!r}, not {wanted}", code=AgentFault.BAD_DECISION
     )
+
+
+def _detached(context: HookContext | None) -> HookContext | None:
+    """Return what a decision adds, checked and copied."""
+    if context is None:
+        return None
+    message = context_message(context)
+    return HookContext(message.content, message.source)
 
 
 async def _allow(event: PromptSubmit) -> PromptDecision:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -111,15 +110,14 @@ class AcmeAgent(DrivenAgent):
     def take(self, queue: deque[Said]) -> list[Said]:
         """Empty a queue and return what was not withdrawn."""
         taken = [said for said in queue if not said.receipt.settled]
-        self.drop([said for said in queue if said.receipt.settled], "withdrawn")
+        self.book.drop([said.receipt for said in queue if said.receipt.settled], "withdrawn")
         queue.clear()
         return taken
 
-    def drop(self, queue: Iterable[Said], reason: str) -> None:
-        """Nobody will take these in."""
+    def drop(self, queue: deque[Said], reason: str) -> None:
+        """Empty a queue that nobody will take in."""
         self.book.drop([said.receipt for said in queue], reason)
-        if isinstance(queue, deque):
-            queue.clear()
+        queue.clear()
 
     def steer_inside(self, reason: HookContext) -> None:
         """Steer on behalf of a policy of the turn itself; nobody follows it."""

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from acme_loop.step import RequestFailed, Step
 from dsh.agent import BlockPrompt, Continue
 from dsh.agent.events import AgentRequestError
-from dsh.agent.loop import context_message, failed, is_fatal, leaf_of
+from dsh.agent.loop import failed, is_fatal, leaf_of
 from dsh.llm import CancelSignal
 from dsh.session import (
     APPEND,
     Aborted,
     Completed,
+    ContextMessage,
     MaxTurnRequests,
     MessageTrigger,
     PromptBlocked,
@@ -115,9 +116,11 @@ class Turn:
                 self.session.append(PromptBlocked(said.content, said.source, decision.reason))
                 continue
             admitted = True
-            self.session.append(UserMessage(decision.content or said.content, said.source), APPEND)
-            if decision.additional_context is not None:
-                self.agent.notes.inject(context_message(decision.additional_context))
+            content = said.content if decision.content is None else decision.content
+            self.session.append(UserMessage(content, said.source), APPEND)
+            context = decision.additional_context
+            if context is not None:
+                self.agent.notes.inject(ContextMessage(context.content, context.source))
         if admitted:
             self.reason = Completed()
         return admitted

@@ -50,7 +50,8 @@ class AcmeFeed(Plugin):
         if session.turn_open is not None or session.notifying:
             return False
         feed = self.config.feed
-        fresh = [item for item in self._citations() if item not in _told(session)]
+        told = _told(session)
+        fresh = [item for item in self._citations() if item not in told]
         turn = session.last_turn + 1
         session.append(TurnStart(turn, Poll(feed)))
         session.append(FeedPolled(feed, len(fresh)))
