@@ -19,7 +19,7 @@ def demo_deployment(url: str, *, store: str | None = None) -> Deployment:
         url: Where the model is served.
         store: The session store to keep the session in; nothing is kept without one.
     """
-    sets = [UNRECORDED]
+    sets = [*UNRECORDED]
     if store is not None:
         sets = [f"seams.session_persistence={store}"]
     return read_deployment(

@@ -18,7 +18,7 @@ DEFAULTS_LABEL: Final = "dsh-cli defaults"
 LOGIN_LABEL: Final = "dsh login"
 _PROVIDER: Final = "deepseek"
 _ADAPTER: Final = "llm-deepseek"
-UNRECORDED: Final = "plugins.record.disabled=true"
+UNRECORDED: Final = ("plugins.record.disabled=true", "seams.session_persistence=null")
 """What `--ephemeral` sets."""
 
 
@@ -66,7 +66,7 @@ def read_settings(args: argparse.Namespace, folder: Path) -> Deployment:
         DshError: A file or an assignment is wrong; the message says which and where.
     """
     register_keys()
-    ephemeral = [UNRECORDED] if getattr(args, "ephemeral", False) else []
+    ephemeral = UNRECORDED if getattr(args, "ephemeral", False) else ()
     deployment = read_deployment(
         defaults=default_settings(),
         defaults_label=DEFAULTS_LABEL,
