@@ -40,7 +40,7 @@ VARIABLES: Final[Mapping[str, str]] = {
 """What each variable does. Proxies are read in lower case too, which then wins."""
 
 NAMED_ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
-    "apps/dsh-cli/src/dsh/cli/_checks.py": ("DEEPSEEK_API_KEY",),
+    "apps/dsh-cli/src/dsh/cli/_doctor_facts.py": ("DEEPSEEK_API_KEY",),
     "apps/dsh-cli/src/dsh/cli/_demo_settings.py": (),
     "apps/dsh-cli/src/dsh/cli/_keys.py": ("DEEPSEEK_API_KEY",),
     "packages/dsh-llm-deepseek/src/dsh/llm_deepseek/_endpoint.py": (

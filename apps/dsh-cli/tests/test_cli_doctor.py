@@ -45,6 +45,13 @@ def test_where_a_key_comes_from_is_said_and_never_the_key(cli: Cli) -> None:
 
     assert cli.run("login", stdin="sk-login-123456").code == 0
     assert source().endswith("/.dsh/keys/deepseek (dsh login)")
+    (cli.home / "key").write_text("\n", encoding="utf-8")
+    settings = "plugins: [{{id: llm-deepseek, config: {{key_file: {}}}}}]\n"
+    file = cli.settings(settings.format(cli.home / "key"))
+    assert source() == "none"  # a file without a key is not one with a key
+    (cli.home / "key").write_text("sk-own-123456\n", encoding="utf-8")
+    assert source() == f"the file {cli.home / 'key'}"
+    file.unlink()
     cli.env["DEEPSEEK_API_KEY"] = KEY
     assert source() == "the environment variable DEEPSEEK_API_KEY"
     file = cli.settings("plugins: [{id: llm-deepseek, config: {api_key: sk-file-123456}}]\n")
@@ -93,7 +100,7 @@ def test_a_missing_program_is_named(cli: Cli, tmp_path: Path) -> None:
         ("plugins: [nope]", "no installed plugin is called 'nope'"),
         ("seams: {bash: nope}", "no installed provider of 'bash' is called 'nope'"),
         ("bash: {nope: 1}", "bash.nope: unknown field"),
-        ("model: nobody/x", "No registered adapter serves"),
+        ("model: nobody/x", "no registered adapter serves"),
     ],
 )
 def test_what_is_wrong_with_the_settings_is_a_finding(

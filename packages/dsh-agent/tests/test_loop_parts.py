@@ -19,7 +19,7 @@ from dsh.agent import (
     Stop,
 )
 from dsh.agent.events import AgentRequest, PromptSubmit, StepResult, TurnContinuation
-from dsh.agent.loop import (
+from dsh.agent.loopkit import (
     CallIds,
     Checkpoints,
     Notes,

@@ -33,7 +33,7 @@ from dsh.llm import (
 )
 from dsh.llm.testing import collect
 from dsh.llm_deepseek import DeepSeekAdapter, DeepSeekPlugin
-from dsh.llm_deepseek._failures import ERROR_BODY_BYTES
+from dsh.llm_deepseek._provider_errors import ERROR_BODY_BYTES
 from dsh.llm_replay import server as wire
 from dsh.llm_replay.server import Behaviour, Entry, Send, WireRequest, WireServer
 

@@ -280,7 +280,7 @@ async def test_names_resolve_qualified_or_bare() -> None:
 
 async def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     async with running() as (app, llm):
-        with pytest.raises(LlmError, match="No adapter is registered at all"):
+        with pytest.raises(LlmError, match="no adapter is registered at all"):
             llm.resolve("deepseek-flash")
         llm.register(app.ctx, Silent(), models=["deepseek-flash", "deepseek-pro"])
         for typo, nearest in (
@@ -290,9 +290,9 @@ async def test_an_unknown_name_is_answered_with_the_nearest() -> None:
             with pytest.raises(LlmError) as caught:
                 llm.resolve(typo)
             assert caught.value.code == LlmError.NO_ADAPTER
-            assert f"Did you mean {nearest}?" in str(caught.value)
+            assert f"did you mean {nearest}?" in str(caught.value)
         for odd in ("", "/", "deepseek/", "/deepseek-pro", "something else"):
-            with pytest.raises(LlmError, match="No registered adapter serves"):
+            with pytest.raises(LlmError, match="no registered adapter serves"):
                 llm.resolve(odd)
 
 

@@ -15,10 +15,10 @@ from dsh.loader import (
     ConfigKeyError,
     SeamChoice,
     SeamError,
-    choose_provider,
     open_app,
     read_deployment,
 )
+from dsh.loader._seams import choose_provider
 
 Install = Callable[..., AbstractContextManager[None]]
 MakePoint = Callable[[str, Any, str, str], EntryPoint]

@@ -9,7 +9,7 @@ from typing import Final
 
 from dsh.cli._defaults import APP
 from dsh.cli._exits import UsageError
-from dsh.cli._keys import key_file, register_keys
+from dsh.cli._keys import key_file, register_keys, register_named_keys
 from dsh.core import json as djson
 from dsh.core.json import JsonObject
 from dsh.loader import Deployment, Layer, LayerKind, mapping_layer, read_deployment
@@ -76,7 +76,7 @@ def read_settings(args: argparse.Namespace, folder: Path) -> Deployment:
         config=args.config,
         sets=[*args.sets, *ephemeral],
     )
-    register_keys(deployment)
+    register_named_keys(deployment)
     return deployment
 
 

@@ -43,7 +43,7 @@ from dsh.core import json as djson
 from dsh.llm import LlmError, LlmService, Problem
 from dsh.loader import BootError, Deployment, LoadedApp, bundle_hint, open_app
 from dsh.session.events import SessionEventAppended
-from dsh.tools import Tool, ToolRegistry
+from dsh.tools import ToolRegistry
 
 STOP_GRACE_S: Final = 15.0
 """How long a cancelled turn may take to end before the app is closed over it."""
@@ -135,6 +135,13 @@ class _Runner:
                     await self._work()
             except Exception as error:  # noqa: BLE001 - becomes the report
                 self._error = unwrap(error)
+            except BaseExceptionGroup as error:
+                # code that raises KeyboardInterrupt ends the event loop, which is on its way to
+                # tell `main`; here all that is left is to be gone in good order
+                self._error = unwrap(error)
+                self._view.err.line(
+                    f"dsh: code raised {type(self._error).__name__}; no signal came"
+                )
             group.cancel_scope.cancel()
         return self._final()
 
@@ -152,7 +159,7 @@ class _Runner:
                 opened = app.agent(
                     model=model,
                     effort=task.effort,
-                    cwd=task.folder,
+                    cwd=task.folder if task.past is None else None,
                     max_steps=task.max_steps,
                     max_tokens=task.max_tokens,
                     max_turn_tokens=task.max_turn_tokens,
@@ -176,13 +183,8 @@ class _Runner:
             raise UsageError("no model service is mounted", hint=bundle_hint()) from error
 
     async def _talk(self, app: LoadedApp, agent: Agent, model: str) -> None:
-        registry = app[ToolRegistry]
-
-        def find(name: str) -> Tool | None:
-            return registry.get(name, agent)
-
         begin = agent.session.seq
-        self._view.start(agent, model, find)
+        self._view.start(agent, model, app[ToolRegistry])
         if self._task.past is None:  # what a session went through before was shown then
             begin = 0
             for event in agent.session.events:
@@ -231,28 +233,19 @@ class _Runner:
         service = app.get(LlmService)
         if service is None:
             raise UsageError("no model service is mounted", hint=bundle_hint())
-        problem = service.preflight(name)
+        problem = service.preflight(name, self._task.effort or self._task.deployment.effort)
         if problem is not None:
             raise self._refused(name, problem)
-        try:
-            route = service.resolve(name)
-        except LlmError as error:
-            raise self._refused(name, error) from error
-        effort = self._task.effort or self._task.deployment.effort
-        known = () if route.info is None else route.info.reasoning_efforts
-        if effort is not None and known and effort not in known:
-            where = "--effort" if self._task.effort else self._task.deployment.where(("effort",))
-            raise UsageError(
-                f"{where}: {route.qualified} has no effort {effort!r}",
-                hint=f"one of {', '.join(known)}",
-            )
-        return route.qualified
+        return service.resolve(name).qualified
 
-    def _refused(self, name: str, problem: Problem | LlmError) -> Refused:
-        past, hint = self._task.past, problem.hint
+    def _refused(self, name: str, problem: Problem) -> Refused:
+        past, message, hint = self._task.past, problem.message, problem.hint
+        if problem.code == LlmError.UNSUPPORTED_REASONING_EFFORT:
+            where = "--effort" if self._task.effort else self._task.deployment.where(("effort",))
+            message = f"{where}: {message}"
         if past is not None and name == past.model and problem.code == LlmError.NO_ADAPTER:
             hint = "that is what the session asked before; go on with another: --model NAME"
-        return Refused(problem.message, code=problem.code, hint=hint)
+        return Refused(message, code=problem.code, hint=hint)
 
     # -- output ------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import inspect
 import json
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import anyio
@@ -291,10 +292,5 @@ async def _sleep(seconds: float, signal: CancelSignal | None) -> None:
 
 async def _pass(gate: Gate, signal: CancelSignal | None) -> None:
     """Wait at a gate until it opens or the signal aborts."""
-    with anyio.CancelScope() as scope:
-        remove = None if signal is None else signal.on_abort(scope.cancel)
-        try:
-            await gate.pass_through()
-        finally:
-            if remove is not None:
-                remove()
+    with nullcontext() if signal is None else signal.cancel_scope():
+        await gate.pass_through()

@@ -96,7 +96,9 @@ class LlmAdapter(ABC):
         return None
 
     def preflight(self, model: str) -> Problem | None:
-        """Say what keeps `model` from being called, such as a missing key, without any I/O.
+        """Say what keeps `model` from being called, such as a missing key; sends nothing.
+
+        It may read local files, and is called on the event loop.
 
         Args:
             model: The id the provider uses.

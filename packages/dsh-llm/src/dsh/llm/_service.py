@@ -97,17 +97,19 @@ class LlmService(Service, key="llm"):
         """
         return self._registry.catalog.resolve(model)
 
-    def preflight(self, model: str) -> Problem | None:
-        """Say what keeps a model from being called as things stand; makes no I/O.
+    def preflight(self, model: str, reasoning_effort: str | None = None) -> Problem | None:
+        """Say what keeps a model from being called as things stand; nothing is sent.
 
         Args:
             model: `provider/model` or a bare id.
+            reasoning_effort: The effort it would be asked for; the configured one if not given.
 
         Returns:
             The problem, or None if nothing is known to be in the way.
         """
         try:
             route = self.resolve(model)
+            completed(LlmCallConfig(model, reasoning_effort=reasoning_effort), route)
             return route.adapter.preflight(route.model)
         except LlmError as error:
             return Problem(error.message, error.code, error.hint)

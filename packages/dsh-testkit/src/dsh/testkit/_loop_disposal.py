@@ -11,7 +11,7 @@ import anyio
 from dsh.agent import AgentDisposed, AgentRegistry
 from dsh.agent import events as agent_events
 from dsh.agent.events import AgentStatusChanged, PreStep
-from dsh.agent.loop import Loop
+from dsh.agent.loopkit import Loop
 from dsh.core import Context, LifecycleDeadlock
 from dsh.llm_replay import hang, text, tool_call
 from dsh.session import (

@@ -4,8 +4,6 @@ A client that many requests share has to look through all of its connections whe
 starts or ends. A client with a single connection costs a few microseconds to make and nothing to
 find, so each request takes the one that was used last and puts it back when it has closed its
 response. There are as many clients as requests ever ran at the same time.
-
-This module imports the HTTP library; nothing imports this module before the first request.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import httpx
 
 from dsh.llm import LlmError
 from dsh.llm_deepseek._endpoint import Endpoint, tls_context
-from dsh.llm_deepseek._network import WatchedBackend
+from dsh.llm_deepseek._http._network import WatchedBackend
 from dsh.llm_deepseek._proxy import Proxy
 from dsh.llm_deepseek.errors import INVALID_ENDPOINT
 

@@ -29,8 +29,8 @@ from dsh.agent.events import (
     TurnContinuation,
     TurnStop,
 )
-from dsh.agent.loop._door import checked_content, context_message
-from dsh.agent.loop._failures import leaf_of
+from dsh.agent.loopkit._door import checked_content, context_message
+from dsh.agent.loopkit._failures import leaf_of
 from dsh.core import Context
 from dsh.llm import CancelSignal, ContentBlock, LlmCallConfig, Message
 from dsh.session import MessageSource, freeze

@@ -39,6 +39,18 @@ _WORDS: Final = (
 )
 
 
+def aborted() -> LlmError:
+    """Return the error of a request whose signal has aborted."""
+    return LlmError("the request was aborted", code=LlmError.ABORTED)
+
+
+def facts_of(request_id: str | None, status: int | None = None) -> LlmFailure | None:
+    """Return the facts about a failed request, or None where nothing is known."""
+    if request_id is None and status is None:
+        return None
+    return LlmFailure(status=status, request_id=request_id)
+
+
 @dataclass(frozen=True, slots=True)
 class ProviderError:
     """What a provider says about a failure, in whichever of the common shapes it says it."""

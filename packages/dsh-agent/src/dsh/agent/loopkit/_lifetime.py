@@ -1,4 +1,4 @@
-"""The creation transaction of one agent, and the lifetime of what it makes."""
+"""The lifetime of one agent: the transaction that makes it, what it is made of, its end."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dsh.agent._registry import AgentHandle
 from dsh.agent._types import AgentOptions, SessionStartSource, Setup
 from dsh.agent.errors import AgentFault
 from dsh.agent.events import AgentSessionStart
-from dsh.agent.loop._driven import DrivenAgent, run_driver
-from dsh.agent.loop._owned import Owned
+from dsh.agent.loopkit._driven import DrivenAgent, run_driver
+from dsh.agent.loopkit._owned import Owned
 from dsh.core import Context, Effect, scope_of
 from dsh.llm import CancelSignal
 from dsh.session import Session
 
 if TYPE_CHECKING:
-    from dsh.agent.loop._loop import Loop
+    from dsh.agent.loopkit._loop import Loop
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class Plan:
     source: SessionStartSource
 
 
-class Creation(Owned):
+class Lifetime(Owned):
     """Makes one agent, or leaves nothing behind; then takes it down when its time has come.
 
     Everything the agent is made of hangs on one composite effect of the loop. Unwound newest
@@ -63,7 +63,7 @@ class Creation(Owned):
 
     # --- the transaction --------------------------------------------------------------------
 
-    async def run(self, make_session: Callable[[Creation], Awaitable[Session]]) -> AgentHandle:
+    async def run(self, make_session: Callable[[Lifetime], Awaitable[Session]]) -> AgentHandle:
         """Run the transaction to its end.
 
         Args:
@@ -91,7 +91,7 @@ class Creation(Owned):
         assert self._agent is not None
         return AgentHandle(self._agent, self.dispose, self.request_dispose)
 
-    async def _make(self, make_session: Callable[[Creation], Awaitable[Session]]) -> None:
+    async def _make(self, make_session: Callable[[Lifetime], Awaitable[Session]]) -> None:
         session = await make_session(self)
         agent = self._compose(session)
         commit: Callable[[], None] | None = None

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-import anyio
-
-from dsh.agent.loop._failures import UNKNOWN, leaf_of, text_of_error
+from dsh.agent.loopkit._failures import UNKNOWN, leaf_of, text_of_error
 from dsh.llm import CancelSignal
 from dsh.session import Session, SessionStore
 
@@ -53,12 +51,8 @@ class Checkpoints:
         """
         if signal.aborted:
             return
-        with anyio.CancelScope() as scope:
-            forget = signal.on_abort(scope.cancel)
-            try:
-                await self._sessions.flush(self._session)
-            finally:
-                forget()
+        with signal.cancel_scope():
+            await self._sessions.flush(self._session)
 
     async def before_tools(self, calls: Iterable[Call], signal: CancelSignal) -> None:
         """Wait until the log is durable before bodies begin; once for those that overlap.

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from dsh.cli._exits import UsageError
 from dsh.cli._failures import describe, unwrap
-from dsh.cli._keys import has_stored_key, key_file
+from dsh.cli._keys import key_file
 from dsh.cli._past import RECORD
 from dsh.cli._settings import read_settings, working_folder
 from dsh.core import DshError, entry_points, requirements_of, version_of
@@ -31,7 +31,7 @@ from dsh.loader import (
     explain_choice,
     installed_seam_keys,
 )
-from dsh.paths import StateFileError, state_folder, user_folder
+from dsh.paths import StateFileError, read_private, state_folder, user_folder
 
 _PROGRAMS: Final = {"bash": "the bash tool runs every command with it"}
 _ADAPTER: Final = "llm-deepseek"
@@ -207,7 +207,7 @@ class Examination:
             if service is None or model is None:
                 self._problem("no model is named", "set `model` in dsh.yaml, or use --model")
                 return
-            problem = service.preflight(model)
+            problem = service.preflight(model, deployment.effort)
             if problem is not None:
                 self._problem(problem.message, problem.hint)
 
@@ -258,15 +258,16 @@ def _key_source(deployment: Deployment, row: Row, provider: str) -> str:
     if os.environ.get(variable, "").strip():
         return f"the environment variable {variable}"
     file = row.config.get("key_file")
+    if file is None:
+        return "none"
     try:
+        data = read_private(Path(os.path.expanduser(str(file))))
         kept = key_file(provider)
-        if file is not None and kept is not None and str(kept) == str(file):
-            return f"{file} (dsh login)" if has_stored_key(provider) else "none"
     except (StateFileError, UsageError) as error:
         return error.message
-    if file is not None:
-        return f"the file {file}" if os.path.exists(os.path.expanduser(str(file))) else "none"
-    return "none"
+    if not data or not data.strip():
+        return "none"
+    return f"{file} (dsh login)" if str(kept) == str(file) else f"the file {file}"
 
 
 def _own_wheels() -> set[str]:

@@ -1,7 +1,4 @@
-"""What went wrong on the way to the provider, in words a person can use.
-
-This module imports the HTTP library; nothing imports this module before the first request.
-"""
+"""What went wrong on the way to the provider, in words a person can use."""
 
 from __future__ import annotations
 
@@ -14,33 +11,29 @@ from typing import cast
 import httpcore
 
 from dsh.llm import LlmError, LlmFailure
+from dsh.llm_deepseek._call import Call
 from dsh.llm_deepseek._endpoint import Endpoint
-from dsh.llm_deepseek._failures import shown
 from dsh.llm_deepseek._limits import Limit
+from dsh.llm_deepseek._provider_errors import shown
 
 
-def silence(
-    provider: str, limit: Limit | None, idle_s: float, progress_s: float, facts: LlmFailure | None
-) -> LlmError:
+def silence(call: Call, limit: Limit | None, facts: LlmFailure | None) -> LlmError:
     """Make the error of a time limit that has passed.
 
     Args:
-        provider: Who was silent.
+        call: What was asked, of whom, under which limits.
         limit: Which limit of the reads; None if the request could not be written.
-        idle_s: See `DeepSeekConfig.idle_timeout_s`.
-        progress_s: See `DeepSeekConfig.progress_timeout_s`.
         facts: What is known about the request.
     """
     if limit == "progress":
-        what, name = (
-            f"sent no payload for {progress_s:g} s (progress timeout)",
-            "progress_timeout_s",
-        )
+        name = "progress_timeout_s"
+        what = f"sent no payload for {call.progress_s:g} s (progress timeout)"
     else:
+        name = "idle_timeout_s"
         doing = "sent no byte" if limit == "idle" else "took no byte"
-        what, name = f"{doing} for {idle_s:g} s (idle timeout)", "idle_timeout_s"
+        what = f"{doing} for {call.idle_s:g} s (idle timeout)"
     return LlmError(
-        f"{provider} {what}",
+        f"{call.provider} {what}",
         code=LlmError.TIMEOUT,
         hint=f"raise {name} if answers may take longer",
         failure=facts,
@@ -48,14 +41,14 @@ def silence(
 
 
 def transport(
-    cause: Exception, endpoint: Endpoint, connect_s: float, facts: LlmFailure | None, opening: bool
+    cause: Exception, endpoint: Endpoint, call: Call, facts: LlmFailure | None, opening: bool
 ) -> LlmError:
     """Make the error of a connection that could not be made, or broke.
 
     Args:
         cause: What the library raised.
         endpoint: Where the connection leads.
-        connect_s: See `DeepSeekConfig.connect_timeout_s`.
+        call: What was asked, under which limits.
         facts: What is known about the request.
         opening: Whether the head of the answer was still awaited.
     """
@@ -63,7 +56,7 @@ def transport(
     if endpoint.proxy is not None:
         way += f" through the proxy {endpoint.proxy.url}"
     if isinstance(cause, httpcore.TimeoutException):
-        message = f"no connection to {way} within {connect_s:g} s"
+        message = f"no connection to {way} within {call.connect_s:g} s"
         hint: str | None = "check the network, or raise connect_timeout_s"
     else:
         message = f"{'cannot reach' if opening else 'lost the connection to'} {way}: {root(cause)}"

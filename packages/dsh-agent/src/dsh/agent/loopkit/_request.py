@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 
 from dsh.agent._agent import Agent
-from dsh.agent.loop._checkpoints import Checkpoints
+from dsh.agent.loopkit._checkpoints import Checkpoints
 from dsh.llm import (
     CancelSignal,
     LlmCallConfig,

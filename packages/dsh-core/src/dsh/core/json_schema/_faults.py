@@ -1,6 +1,6 @@
 """Finding what is wrong with a JSON Schema itself, before a model is asked to keep to it.
 
-Looks at the keywords that `dsh.agent._schema` checks and at every place that holds a schema;
+Looks at the keywords that `violations` checks and at every place that holds a schema;
 unknown keywords are left alone.
 """
 
@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from dsh.agent._schema import TYPES, follow
-from dsh.core import JsonValue
+from dsh.core.json import JsonValue
+from dsh.core.json_schema._pointer import follow
+from dsh.core.json_schema._values import TYPES
 
 _MAX_REPORTED: Final = 20
 _ONE: Final = (
@@ -27,7 +28,7 @@ _COUNTS: Final = (
 )  # fmt: skip
 
 
-def faults(schema: Mapping[str, Any]) -> tuple[str, ...]:
+def faults(schema: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with `schema`, one line each with the place; empty when it is sound.
 
     Args:
@@ -35,7 +36,7 @@ def faults(schema: Mapping[str, Any]) -> tuple[str, ...]:
     """
     check = _Soundness(schema)
     check.run()
-    return tuple(check.found[:_MAX_REPORTED])
+    return check.found[:_MAX_REPORTED]
 
 
 class _Soundness:

@@ -1,16 +1,11 @@
-"""The services an agent loop works with, and its limits."""
+"""What a deployment says about the loop."""
 
 from __future__ import annotations
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from dsh.agent import AgentOptions
-from dsh.agent.loop import Loop
-from dsh.core import PluginConfig, inject, settings
-from dsh.llm import LlmService
-from dsh.session_persistence import SessionPersistence
-from dsh.system_prompt import SystemPrompt
-from dsh.tools import ToolRegistry
+from dsh.core import PluginConfig
 
 
 class ConfiguredAgent(PluginConfig):
@@ -61,14 +56,3 @@ class LoopConfig(PluginConfig):
     """Seconds the last checkpoint of an agent may take when the agent is torn down."""
     max_parallel_tools: PositiveInt = 8
     """How many calls of tools that may overlap run at the same time."""
-
-
-class Spine(Loop):
-    """What every agent of one loop shares."""
-
-    Config = LoopConfig
-    config = settings(LoopConfig)
-    llm = inject(LlmService)
-    tools = inject(ToolRegistry)
-    system_prompt = inject(SystemPrompt)
-    persistence = inject(SessionPersistence, optional=True)

@@ -11,9 +11,9 @@ from uuid import uuid4
 from dsh.agent._registry import AgentFactory, AgentHandle, AgentRegistry
 from dsh.agent._types import AgentOptions, CreateAgent, ResumeAgent
 from dsh.agent.errors import AgentFault
-from dsh.agent.loop._creation import Creation, Plan
-from dsh.agent.loop._driven import DrivenAgent
-from dsh.agent.loop._owned import OwnedTable
+from dsh.agent.loopkit._driven import DrivenAgent
+from dsh.agent.loopkit._lifetime import Lifetime, Plan
+from dsh.agent.loopkit._owned import OwnedTable
 from dsh.core import Context, Service, inject
 from dsh.session import (
     Session,
@@ -113,11 +113,11 @@ class Loop(Service, AgentFactory, key="agent_loop"):
             agent_preset=options.agent_preset,
         )
 
-        async def prepare(creation: Creation) -> Session:
+        async def prepare(lifetime: Lifetime) -> Session:
             return self.sessions.prepare(plan.session_id, seed=seed, meta=meta)
 
         with self._reserved(plan):
-            return await Creation(self, ctx, plan).run(prepare)
+            return await Lifetime(self, ctx, plan).run(prepare)
 
     async def resume(self, ctx: Context, options: ResumeAgent) -> AgentHandle:
         """Make an agent on a stored session; see `AgentRegistry.resume`."""
@@ -138,13 +138,13 @@ class Loop(Service, AgentFactory, key="agent_loop"):
             source="resume",
         )
 
-        async def prepare(creation: Creation) -> Session:
-            stored = await creation.abandonable("persistence load", lambda: load(plan.session_id))
+        async def prepare(lifetime: Lifetime) -> Session:
+            stored = await lifetime.abandonable("persistence load", lambda: load(plan.session_id))
             meta = SessionMeta.of(stored.header)
             return self.sessions.prepare(plan.session_id, seed=stored.events, meta=meta)
 
         with self._reserved(plan):
-            return await Creation(self, ctx, plan).run(prepare)
+            return await Lifetime(self, ctx, plan).run(prepare)
 
     @contextmanager
     def _reserved(self, plan: Plan) -> Generator[None]:

@@ -1,27 +1,24 @@
-"""One request and its answer: opens it, reads it, closes it, and says what went wrong.
-
-This module imports the HTTP library; nothing imports this module before the first request.
-"""
+"""One request and its answer: opens it, reads it, closes it, and says what went wrong."""
 
 from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 import anyio
 import httpcore
 import httpx
-from pydantic import SecretStr
 
-from dsh.llm import LlmError, LlmFailure
-from dsh.llm_deepseek import _failures, _trouble
-from dsh.llm_deepseek._clients import Client, ClientPool
-from dsh.llm_deepseek._failures import ERROR_BODY_BYTES
+from dsh.llm import LlmError
+from dsh.llm_deepseek import _provider_errors
+from dsh.llm_deepseek._call import Call
+from dsh.llm_deepseek._http import _transport_errors
+from dsh.llm_deepseek._http._clients import Client, ClientPool
 from dsh.llm_deepseek._limits import Watch
+from dsh.llm_deepseek._provider_errors import ERROR_BODY_BYTES, aborted, facts_of
 from dsh.llm_deepseek._wire import EVENT_STREAM
 
 DRAIN_S: Final = 0.1
@@ -35,33 +32,19 @@ CLOSE_S: Final = 5.0
 
 _SSE_STARTS: Final = (b"data:", b":", b"event:", b"id:", b"retry:")
 
+_BROKEN: Final = (
+    httpcore.TimeoutException,
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    OSError,
+)
+"""What says that a connection is of no use any more."""
+
 _log = logging.getLogger("dsh.llm_deepseek")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """Everything one request needs to know, gathered before the first byte is sent."""
-
-    provider: str
-    """Who is asked, for messages."""
-    body: bytes = field(repr=False)
-    """What is asked."""
-    key: SecretStr | None
-    """The key."""
-    key_name: str
-    """Where the key is looked for, for messages."""
-    headers: Mapping[str, str] = field(repr=False)
-    """The headers, without the key; names in lower case."""
-    idle_s: float
-    """See `DeepSeekConfig.idle_timeout_s`."""
-    progress_s: float
-    """See `DeepSeekConfig.progress_timeout_s`."""
-    connect_s: float
-    """See `DeepSeekConfig.connect_timeout_s`."""
-
-
 class Exchange:
-    """One request on one client. `close` must be awaited in the end, whatever has happened."""
+    """One request on one client: sent when the block is entered, closed when it is left."""
 
     def __init__(self, pool: ClientPool, call: Call, watch: Watch) -> None:
         self.request_id: str | None = None
@@ -77,27 +60,60 @@ class Exchange:
         self._inflate: Callable[[bytes], bytes] | None = None
         self._exhausted = False
 
-    async def open(self) -> None:
+    async def __aenter__(self) -> Self:
         """Send the request and wait for the head of the answer.
 
         Raises:
             LlmError: `TRANSPORT`, `TIMEOUT` or `ABORTED`.
         """
+        try:
+            await self._open()
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self._close()
+
+    async def _open(self) -> None:
         client = self._client = self._pool.take(self._call.connect_s)
         client.network.watch = self._watch
         cause: Exception | None = None
         try:
             response = await self._watch.run(lambda: client.http.send(self._request(), stream=True))
-        except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
-            cause = error
-        except (httpcore.ProxyError, httpx.HTTPError, OSError) as error:
+        except (*_BROKEN, httpcore.ProxyError, httpx.HTTPError) as error:
             cause = error
         else:
             if response is not None:
                 self._response = response
-                self.request_id = _failures.request_id(response.headers)
+                self.request_id = _provider_errors.request_id(response.headers)
                 return
         raise self._failure(cause, opening=True)
+
+    async def accept(self) -> bytes:
+        """Return the first bytes of the answer once it is certain that it is a stream of events.
+
+        Raises:
+            LlmError: The provider refused the request, or answered with something else.
+        """
+        response = self._opened()
+        if not response.is_success:
+            raise _provider_errors.refused(
+                response.status_code,
+                response.reason_phrase,
+                response.headers,
+                await self._document(b""),
+                self._call.provider,
+                self._call.key_name,
+            )
+        data = await self.read()
+        error = await self._objection(response, data)
+        if error is None:
+            return data
+        # What the provider sent may repeat the key; it is not to stay in the frame of the error.
+        del data
+        raise error
 
     async def read(self) -> bytes:
         """Return the next bytes of the answer, nothing at its end.
@@ -120,36 +136,10 @@ class Exchange:
             return b""
         except zlib.error:
             raise self._malformed("a body that cannot be decompressed") from None
-        except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
-            cause: Exception = error
-        except OSError as error:
+        except _BROKEN as error:
             cause = error
         self._exhausted = True
         raise self._failure(cause, opening=False)
-
-    async def accept(self) -> bytes:
-        """Return the first bytes of the answer once it is certain that it is a stream of events.
-
-        Raises:
-            LlmError: The provider refused the request, or answered with something else.
-        """
-        response = self._opened()
-        if not response.is_success:
-            raise _failures.refused(
-                response.status_code,
-                response.reason_phrase,
-                response.headers,
-                await self._document(b""),
-                self._call.provider,
-                self._call.key_name,
-            )
-        data = await self.read()
-        error = await self._objection(response, data)
-        if error is None:
-            return data
-        # What the provider sent may repeat the key; it is not to stay in the frame of the error.
-        del data
-        raise error
 
     async def _objection(self, response: httpx.Response, data: bytes) -> LlmError | None:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -157,7 +147,7 @@ class Exchange:
             return None
         body = await self._document(data)
         name = self._call.provider
-        return _failures.no_stream(response.status_code, kind, body, name, self.request_id)
+        return _provider_errors.no_stream(response.status_code, kind, body, name, self.request_id)
 
     async def _document(self, first: bytes) -> bytes:
         """Return the rest of a short body, cut after `ERROR_BODY_BYTES`; what arrives, counts."""
@@ -171,7 +161,7 @@ class Exchange:
                 raise
         return b"".join(parts)[:ERROR_BODY_BYTES]
 
-    async def close(self) -> None:
+    async def _close(self) -> None:
         """Close the answer and put the client back; the connection is kept if it is clean."""
         client, self._client = self._client, None
         if client is None:
@@ -254,32 +244,21 @@ class Exchange:
         return LlmError(
             f"{self._call.provider} sent {what}",
             code=LlmError.MALFORMED_RESPONSE,
-            failure=self._facts(),
+            failure=facts_of(self.request_id),
         )
-
-    def _facts(self) -> LlmFailure | None:
-        return None if self.request_id is None else LlmFailure(request_id=self.request_id)
 
     def _failure(self, cause: Exception | None, *, opening: bool) -> LlmError:
         """Return the error to raise. A limit that passed counts first, then the caller's wish."""
-        call, watch = self._call, self._watch
+        call, watch, facts = self._call, self._watch, facts_of(self.request_id)
         if watch.expired is not None or isinstance(cause, httpcore.WriteTimeout):
-            error = _trouble.silence(
-                call.provider, watch.expired, call.idle_s, call.progress_s, self._facts()
-            )
+            error = _transport_errors.silence(call, watch.expired, facts)
         elif watch.aborted or cause is None:
             error = aborted()
         else:
-            endpoint = self._pool.endpoint
-            error = _trouble.transport(cause, endpoint, call.connect_s, self._facts(), opening)
+            error = _transport_errors.transport(cause, self._pool.endpoint, call, facts, opening)
         if cause is not None:
-            error.__cause__ = _trouble.bare(cause)
+            error.__cause__ = _transport_errors.bare(cause)
         return error
-
-
-def aborted() -> LlmError:
-    """Return the error of a request whose signal has aborted."""
-    return LlmError("the request was aborted", code=LlmError.ABORTED)
 
 
 def _looks_like_events(data: bytes, declared: bool) -> bool:
