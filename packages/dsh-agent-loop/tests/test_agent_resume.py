@@ -41,8 +41,8 @@ from dsh.session_persistence import (
     SessionSnapshot,
     StoredSession,
     StoredSessionNotFound,
-    repaired,
 )
+from dsh.session_persistence.backend import repaired
 
 MODEL = "test/scripted"
 

@@ -1,12 +1,13 @@
 """The durability seam: the abstract store of session logs."""
 
-from dsh.session_persistence._backed import BackedPersistence
-from dsh.session_persistence._backend import Backend, StoredLog
-from dsh.session_persistence._checks import check_batch, check_from_seq, check_header, repaired
 from dsh.session_persistence._integrity import Damage, IntegrityReport
 from dsh.session_persistence._service import SessionPersistence
-from dsh.session_persistence._summary import SessionSummary, SummaryFold, summarize
-from dsh.session_persistence._types import RawArtifact, SessionSnapshot, StoredSession
+from dsh.session_persistence._types import (
+    RawArtifact,
+    SessionSnapshot,
+    SessionSummary,
+    StoredSession,
+)
 from dsh.session_persistence.errors import (
     AppendRefused,
     FormatUnsupported,
@@ -20,8 +21,6 @@ from dsh.session_persistence.errors import (
 
 __all__ = [
     "AppendRefused",
-    "BackedPersistence",
-    "Backend",
     "Damage",
     "FormatUnsupported",
     "IntegrityReport",
@@ -33,14 +32,7 @@ __all__ = [
     "SessionPersistence",
     "SessionSnapshot",
     "SessionSummary",
-    "StoredLog",
     "StoredSession",
     "StoredSessionExists",
     "StoredSessionNotFound",
-    "SummaryFold",
-    "check_batch",
-    "check_from_seq",
-    "check_header",
-    "repaired",
-    "summarize",
 ]
