@@ -361,6 +361,8 @@ async def test_steering_that_comes_too_late_is_admitted_like_a_prompt() -> None:
     async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
 
         async def flush(event: SessionFlush) -> None:
+            if event.session.turn_open is not None:
+                return
             if len(turn_numbers(agent.session.events)) == 1:
                 agent.steer("late")
 

@@ -58,6 +58,8 @@ async def test_steering_during_the_checkpoint_of_a_stopped_turn_is_discarded() -
         receipts: list[Receipt] = []
 
         async def flush(event: SessionFlush) -> None:
+            if event.session.turn_open is not None:
+                return
             receipts.append(agent.steer("late"))
 
         app.ctx.on(TurnStop, stop)
@@ -77,6 +79,8 @@ async def test_a_prompt_during_the_checkpoint_of_a_stopped_turn_runs() -> None:
     ):
 
         async def flush(event: SessionFlush) -> None:
+            if event.session.turn_open is not None:
+                return
             if len(turn_numbers(agent.session.events)) == 1:
                 agent.send("b")
 

@@ -83,6 +83,19 @@ def finish_of(chunks: list[StreamChunk]) -> FinishReason:
     return last.reason
 
 
+async def test_what_is_rendered_is_what_is_sent() -> None:
+    asked = request(HELLO, system="é 你好", max_tokens=9, temperature=0.5, stop=("x",))
+    async with WireServer([wire.success(TEXT)]) as server:
+        adapter = adapter_for(server.url, extra_body={"seed": 7})
+        body = adapter.render(asked)
+        await collect(adapter.stream(asked))
+        attempt = server.attempts[0]
+        assert attempt.headers["content-length"] == str(len(body))
+        assert attempt.body == json.loads(body)
+        assert KEY.encode() not in body
+        await adapter.aclose()
+
+
 # case: HTTP-01
 async def test_an_answer_through_the_service() -> None:
     usage = wire.usage(10, 7, cached_tokens=4, reasoning_tokens=2)

@@ -11,6 +11,7 @@ import pytest
 from dsh.core import App, Context, EventModeError, Failure, Plugin, inject
 from dsh.llm import (
     STOP,
+    CallDefaults,
     Finish,
     LlmAdapter,
     LlmError,
@@ -339,3 +340,26 @@ async def test_preflight_asks_the_adapter() -> None:
         assert missing.code == LlmError.NO_ADAPTER
         assert missing.hint is not None
         assert llm.preflight("keyless/broken") == Problem("cannot say", "UNKNOWN")
+
+
+class Written(Silent):
+    """Has a wire form: what it is asked, as text."""
+
+    def render(self, request: LlmRequest) -> bytes | None:
+        return f"{request.model} {request.max_tokens} {len(request.messages)}".encode()
+
+    def call_defaults(self, model: str) -> CallDefaults:
+        return CallDefaults(max_tokens=7)
+
+
+async def test_render_asks_the_adapter_for_what_it_would_send() -> None:
+    async with running() as (app, llm):
+        llm.register(app.ctx, Silent(), provider="mute", models=["m"])
+        llm.register(app.ctx, Written(), provider="wire", models=["w"])
+        assert llm.render(LlmRequest("mute/m", ())) is None
+        assert llm.render(LlmRequest("wire/w", ())) == b"w 7 0"
+        assert llm.render(LlmRequest("w", (), max_tokens=3)) == b"w 3 0"
+        for model, code in (("nobody", LlmError.NO_ADAPTER), ("w", LlmError.INVALID_MAX_TOKENS)):
+            with pytest.raises(LlmError) as caught:
+                llm.render(LlmRequest(model, (), max_tokens=0))
+            assert caught.value.code == code

@@ -15,12 +15,14 @@ from typing import Any, Final
 from dsh.cli._exits import UsageError
 from dsh.cli._failures import describe, unwrap
 from dsh.cli._keys import has_stored_key, key_file
+from dsh.cli._past import RECORD
 from dsh.cli._settings import read_settings, working_folder
 from dsh.core import DshError, entry_points, requirements_of, version_of
 from dsh.core.json import JsonObject
 from dsh.loader import (
     FILE_NAME,
     Deployment,
+    LoadedApp,
     PinError,
     Row,
     SeamChoice,
@@ -199,6 +201,7 @@ class Examination:
         async with open_app(deployment) as app:
             for name, mount in app.rows.items():
                 self._fact("plugins", name, mount.state.value)
+            self._sessions(app)
             service = app.get(LlmService)
             model = self._args.model or deployment.model
             if service is None or model is None:
@@ -207,6 +210,23 @@ class Examination:
             problem = service.preflight(model)
             if problem is not None:
                 self._problem(problem.message, problem.hint)
+
+    def _sessions(self, app: LoadedApp) -> None:
+        """Say who keeps the sessions, and where one of this folder would be."""
+        from dsh.session import SessionHeader
+        from dsh.session_persistence import SessionPersistence
+
+        store = app.get(SessionPersistence)
+        if store is None:
+            row = any(row.use == RECORD for row in app.deployment.rows)
+            why = "disabled" if row else "not in the settings"
+            self._fact("sessions", "recorded", f"no: the row `{RECORD}` is {why}")
+            return
+        made_up = "0" * 32  # one of the form that ids have: a store may escape others
+        header = SessionHeader(id=made_up, created_at=0, cwd=str(working_folder(self._args.cwd)))
+        place = store.locate(header) or "the store does not say"
+        self._fact("sessions", "recorded", f"yes, by {store.name}")
+        self._fact("sessions", "place", place.replace(made_up, "ID"))
 
     def _fact(self, section: str, name: str, text: str) -> None:
         self.sections.setdefault(section, []).append(Fact(name, text))

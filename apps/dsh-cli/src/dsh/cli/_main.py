@@ -48,7 +48,17 @@ def _run(arguments: list[str]) -> int:
     command: Command | None = getattr(args, "run", None)
     if command is None:
         raise UsageError("no command given", hint="see dsh --help")
-    return command(args)
+    if args.command in _built_in():
+        return command(args)
+    from dsh.cli._installed import run_installed
+
+    return run_installed(command, args)
+
+
+def _built_in() -> frozenset[str]:
+    from dsh.cli._parser import BUILT_IN
+
+    return BUILT_IN
 
 
 def _parser(arguments: list[str]) -> Parser:

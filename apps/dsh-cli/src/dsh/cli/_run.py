@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TextIO, cast
 
 from dsh.cli._exits import BLOCKED, CLOSED_PIPE, ERROR, LIMIT, OK, CliError, UsageError
 from dsh.cli._out import mute_stdout, stderr, stdout
+from dsh.cli._past import find_past, wants_past
 from dsh.cli._settings import read_settings, working_folder
 from dsh.core import JsonObject, NotJsonError
 from dsh.core import json as djson
@@ -33,6 +34,12 @@ def command(args: argparse.Namespace) -> int:
     target = None if args.output_last_message is None else _target(args.output_last_message)
     deployment = read_settings(args, folder)
     err = stderr()
+    past = None
+    if wants_past(args):
+        here = folder
+        past, deployment, folder = find_past(args, deployment, folder)
+        if folder != here:
+            err.line(f"dsh: going on in {folder}, where the session works")
     for note in deployment.notes:
         err.line(f"dsh: {note}")
 
@@ -56,13 +63,15 @@ def command(args: argparse.Namespace) -> int:
         text=text,
         deployment=deployment,
         folder=folder,
-        model=args.model,
-        effort=args.effort,
+        model=args.model or (None if past is None else past.model),
+        effort=args.effort or (None if past is None or args.model else past.effort),
         max_steps=args.max_steps,
         max_tokens=args.max_tokens,
         max_turn_tokens=args.max_turn_tokens,
         timeout_s=args.timeout if args.timeout is not None else deployment.limits.timeout_s,
         schema=schema,
+        past=past,
+        ephemeral=args.ephemeral,
     )
     try:
         # what a plugin prints is no part of the answer

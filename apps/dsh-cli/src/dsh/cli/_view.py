@@ -33,9 +33,13 @@ from dsh.session import (
     ToolResult,
     event_to_wire,
 )
+from dsh.sessions import short_id
 from dsh.tools import Tool
 
 FindTool = Callable[[str], Tool | None]
+
+RESUME_WITH: Final = "resume with: dsh run --resume"
+"""What stands before the id of the session that was kept."""
 
 _SHOWN: Final = (TextBlock, ReasoningBlock, ToolCallBlock, ToolResultBlock)
 """Blocks that are shown in other ways, or on purpose not at all."""
@@ -59,6 +63,8 @@ class Report:
     """Stable code of the failure, if it was one."""
     hint: str | None = None
     """What to do about it."""
+    session_id: str | None = None
+    """The session that was kept, if one was."""
 
 
 class View(ABC):
@@ -145,6 +151,8 @@ class TextView(View):
         self._end_line()
         self.out.flush()
         self.tell(report)
+        if report.session_id is not None and not self._quiet:
+            self.err.line(f"{RESUME_WITH} {short_id(report.session_id)}", dim=True)
 
     def _end_line(self) -> None:
         if not self.out.at_line_start:

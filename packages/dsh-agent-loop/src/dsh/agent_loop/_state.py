@@ -12,7 +12,7 @@ import anyio.lowlevel
 
 from dsh.agent import AgentStatus, Receipt
 from dsh.agent.events import AgentError, AgentQueued, AgentStatusChanged
-from dsh.agent.loop import CallIds, DrivenAgent, Notes, Policies, Requests, leaf_of
+from dsh.agent.loop import CallIds, Checkpoints, DrivenAgent, Notes, Policies, Requests, leaf_of
 from dsh.agent_loop._spine import Spine
 from dsh.llm import CancelSignal, ContentBlock, Message
 from dsh.session import Aborted, Disposed, MessageSource
@@ -42,6 +42,7 @@ class AgentState:
         "book",
         "call_ids",
         "cause",
+        "checkpoints",
         "disposed",
         "flush_due",
         "flush_scope",
@@ -65,7 +66,8 @@ class AgentState:
         self.session = agent.session
         self.book = agent.book
         self.policies = Policies(spine.ctx, agent)
-        self.requests = Requests(agent)
+        self.checkpoints = Checkpoints(spine.sessions, agent.session)
+        self.requests = Requests(agent, self.checkpoints)
         self.call_ids = CallIds(agent.session)
         self.notes = Notes(agent.session, self._enclosed)
         self.queued: deque[Queued] = deque()

@@ -110,6 +110,9 @@ class StepWork:
         """Log and assemble the reply chunk by chunk, until it ends or the signal fires."""
         append, push, seqs = self._state.session.append, self._assembler.push, self._seqs
         turn, step, signal = self._turn, self._step, self._signal
+        if signal.aborted:
+            # while the log was made durable
+            raise StepAborted
         self._streaming = True
         async with aclosing(call.stream()) as chunks:
             # one scope around the whole loop: an adapter that ignores the signal is left, too

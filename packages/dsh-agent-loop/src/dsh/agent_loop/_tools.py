@@ -132,6 +132,7 @@ class ToolBatch:
     async def _run_one(self, call: CallState) -> None:
         await self._begin(call)
         self._check()
+        await self._checkpoint([call])
         await self._body(call)
 
     async def _run_group(self, group: list[CallState]) -> None:
@@ -139,6 +140,7 @@ class ToolBatch:
             self._check()
             await self._begin(call)
         self._check()
+        await self._checkpoint(group)
         async with anyio.create_task_group() as bodies:
             for call in group:
                 bodies.start_soon(self._body, call)
@@ -152,6 +154,12 @@ class ToolBatch:
 
     async def _admit(self, call: CallState) -> None:
         call.pending = await self._state.spine.tools.begin(self._input(call))
+
+    async def _checkpoint(self, group: Iterable[CallState]) -> None:
+        """Let no body begin before the log that tells of it is durable."""
+        pending = [call.pending for call in group if call.pending is not None]
+        await self._state.checkpoints.before_tools(pending, self._signal)
+        self._check()
 
     async def _body(self, call: CallState) -> None:
         if call.pending is None:

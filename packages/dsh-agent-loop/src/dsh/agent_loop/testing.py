@@ -25,13 +25,15 @@ from dsh.llm import (
 )
 from dsh.llm.events import LlmStream
 from dsh.session import (
+    AssistantChunk,
     Session,
     SessionEvent,
     SessionStore,
-    StepStart,
     TurnEnd,
     TurnEndReason,
     TurnStart,
+    rebuild_request,
+    request_steps,
 )
 from dsh.system_prompt import SystemPrompt
 from dsh.tools import ToolRegistry
@@ -203,23 +205,20 @@ def rebuilt_requests(session: Session) -> list[tuple[Any, ...]]:
     """Rebuild every request of a session from its log alone.
 
     Returns:
-        For each step that got as far as a request: system, tools, configuration, messages. Compare
-        with `[parts_of(r) for r in requests]` of what `captured_requests` took down.
+        For each step that got an answer, or the beginning of one: system, tools, configuration,
+        messages. Compare with `[parts_of(r) for r in requests]` of what `captured_requests` took
+        down.
     """
-    events = session.events
-    rebuilt: list[tuple[Any, ...]] = []
-    for seq, event in enumerate(events):
-        if not isinstance(event.data, StepStart):
-            continue
-        first_chunk = _first_chunk(events, seq)
-        if first_chunk is None:
-            continue
-        before = Session("rebuilt", events[:seq], enclosed=False)
-        header = Session("header", events[:first_chunk], enclosed=False).request_header()
-        assert header is not None, f"no header in force at step/start {seq}"
-        messages = (*(header.message_prefix or ()), *before.derive_messages())
-        rebuilt.append((header.system, header.tools, header.config, messages))
-    return rebuilt
+    answered = {
+        (event.data.turn, event.data.step)
+        for event in session.events
+        if isinstance(event.data, AssistantChunk)
+    }
+    return [
+        parts_of(rebuild_request(session.events, *place))
+        for place in request_steps(session.events)
+        if place in answered
+    ]
 
 
 def parts_of(request: LlmRequest) -> tuple[Any, ...]:
@@ -251,17 +250,6 @@ async def soon(step: Awaitable[T], seconds: float = 5) -> T:
     """Await something that must not hang."""
     with anyio.fail_after(seconds):
         return await step
-
-
-def _first_chunk(events: Sequence[SessionEvent], step_seq: int) -> int | None:
-    """Return where the request of a step was made, or None if it was not."""
-    for seq in range(step_seq + 1, len(events)):
-        kind = events[seq].type
-        if kind == "assistant/chunk":
-            return seq
-        if kind in ("step/end", "step/start"):
-            return None
-    return None
 
 
 async def wait_for_turns(session: Session, count: int) -> None:

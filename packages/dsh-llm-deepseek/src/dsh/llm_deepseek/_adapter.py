@@ -131,6 +131,20 @@ class DeepSeekAdapter(LlmAdapter):
         finally:
             await exchange.close()
 
+    def render(self, request: LlmRequest) -> bytes:
+        """Return the body that is sent for a request, with the settings as they are now.
+
+        Args:
+            request: What to ask; `request.model` is the name the endpoint knows.
+
+        Returns:
+            The body, UTF-8 JSON; neither key nor headers are part of it.
+
+        Raises:
+            LlmError: `UNSUPPORTED_REASONING_EFFORT` or `UNSUPPORTED_CONTENT`.
+        """
+        return self._serializer.body(request)
+
     def preflight(self, model: str) -> Problem | None:
         """Say whether the settings and the key are usable, without any network I/O.
 
@@ -180,7 +194,7 @@ class DeepSeekAdapter(LlmAdapter):
         config = self._config
         return Call(
             provider=config.provider,
-            body=self._serializer.body(request),
+            body=self.render(request),
             key=self._keys.find(config, config.provider),
             key_name=config.api_key_env,
             headers=self._headers(),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import json
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import anyio
 import anyio.lowlevel
 
-from dsh.llm import CancelSignal, Finish, LlmAdapter, LlmRequest, ModelInfo, StreamChunk
+from dsh.llm import CancelSignal, Finish, LlmAdapter, LlmRequest, ModelInfo, StreamChunk, to_wire
 from dsh.llm.errors import LlmError
 from dsh.llm_replay._calls import CallOutcome, ModelCall
 from dsh.llm_replay._entries import Answer, Entry, EntryFunction, Hang, Held, Throw
@@ -81,6 +83,19 @@ class ScriptPlayer(LlmAdapter):
     def models(self) -> Sequence[ModelInfo]:
         """List the declared models."""
         return self._models
+
+    def render(self, request: LlmRequest) -> bytes:
+        """Return the request as JSON, in the form of `dsh.llm.to_wire`.
+
+        Which session asks, and whether a loop does, is not part of it: equal questions give equal
+        bytes.
+
+        Args:
+            request: What would be asked.
+        """
+        asked = replace(request, session_id=None, loop=False)
+        text = json.dumps(to_wire(asked), ensure_ascii=False, separators=(",", ":"))
+        return text.encode()
 
     @abstractmethod
     def take(self, request: LlmRequest) -> Entry:

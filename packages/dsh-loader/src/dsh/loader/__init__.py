@@ -26,6 +26,7 @@ from dsh.loader._layers import (
     set_layer,
     untrusted_layer,
 )
+from dsh.loader._narrow import only_providers
 from dsh.loader._paths import FILE_NAME, find_project_file
 from dsh.loader._read import read_deployment
 from dsh.loader._seams import choose_provider
@@ -80,6 +81,7 @@ __all__ = [
     "is_secret_path",
     "load_bundle",
     "mapping_layer",
+    "only_providers",
     "open_app",
     "parse_yaml",
     "read_deployment",

@@ -112,7 +112,8 @@ class Deployment:
     @property
     def seams(self) -> Mapping[str, str]:
         """Providers chosen by name, by service key."""
-        return cast("Mapping[str, str]", _object(self.data.get("seams")))
+        named = _object(self.data.get("seams"))
+        return {key: name for key, name in named.items() if isinstance(name, str)}
 
     def section(self, key: str) -> JsonObject:
         """Return the settings under a service key."""

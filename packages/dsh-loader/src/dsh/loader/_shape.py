@@ -189,9 +189,11 @@ def is_limit(value: JsonValue, *, whole: bool) -> bool:
 
 def _seams(value: JsonValue, where: Where) -> None:
     for key, item in _mapping(value, where, ("seams",)).items():
-        if not isinstance(item, str) or not item:
+        if item is not None and (not isinstance(item, str) or not item):
             raise ConfigKeyError(
-                where(("seams", key)), f"seams.{key}", "must be the name of a provider"
+                where(("seams", key)),
+                f"seams.{key}",
+                "must be the name of a provider, or null for no choice",
             )
 
 

@@ -192,7 +192,8 @@ def _fixed_keys(installed: Installed) -> dict[str, JsonObject]:
         },
         "agent": {"description": "Settings of the bundle.", "type": "object"},
         "seams": {
-            "description": "Which provider serves a service, by its key; only needed to choose.",
+            "description": "Which provider serves a service, by its key; only needed to choose. "
+            "Null takes back what a lower layer names.",
             "type": "object",
             "properties": {seam.key: _choice(seam) for seam in installed.seams},
             "additionalProperties": False,
@@ -219,7 +220,7 @@ def _choice(seam: Seam) -> JsonObject:
         for provider in seam.providers
         for name in seam.names_of(provider)
     ]
-    return {"description": seam.text, "anyOf": [*names, {"$ref": EXPRESSION_REF}]}
+    return {"description": seam.text, "anyOf": [*names, {"type": "null"}, {"$ref": EXPRESSION_REF}]}
 
 
 def _section(seam: Seam, overlays: Overlays) -> JsonObject:

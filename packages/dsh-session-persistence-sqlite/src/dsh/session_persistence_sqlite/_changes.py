@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from dsh.session import SessionEvent, SessionHeader, TurnEnd
 from dsh.session_persistence.backend import summarize
+from dsh.session_persistence_sqlite._event_rows import encode_event_rows
 from dsh.session_persistence_sqlite._session_rows import (
     HEADER_COLUMNS,
     STATE_COLUMNS,
@@ -63,6 +64,11 @@ def cut_after(
     where = (row.id, len(events))
     connection.execute(_KEEP_CUT, where)
     connection.execute("DELETE FROM events WHERE session_id = ? AND seq >= ?", where)
+    query = "SELECT COUNT(*) FROM events WHERE session_id = ?"
+    if connection.execute(query, (row.id,)).fetchone() != (len(events),):
+        # a damaged key left a row among those that stay, where it would be found again
+        connection.execute("DELETE FROM events WHERE session_id = ?", (row.id,))
+        insert_events(connection, encode_event_rows(row.id, events)[0])
     ends = [event.seq for event in events if isinstance(event.data, TurnEnd)]
     (size,) = connection.execute(
         "SELECT COALESCE(SUM(LENGTH(CAST(data AS BLOB)) + LENGTH(CAST(type AS BLOB))), 0) "

@@ -131,6 +131,9 @@ class Examiner:
         whole = True
         for columns in event_rows(connection, row.id):
             seq = columns[0]
+            if not isinstance(seq, int):
+                whole = self._wrong(findings, next_seq, "its number is damaged")
+                continue
             if seq > next_seq:
                 whole = self._wrong(findings, next_seq, _missing(next_seq, seq - 1))
             try:

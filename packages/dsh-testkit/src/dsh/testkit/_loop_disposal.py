@@ -35,6 +35,8 @@ async def disposing_ends_the_turn_and_refuses_the_rest(bench: LoopBench) -> None
     flushed: list[str] = []
 
     async def flush(event: SessionFlush) -> None:
+        if event.session.turn_open is not None:
+            return
         flushed.append(event.session.events[-1].type)
 
     async with bench.open([hang("Hm")]) as opened:

@@ -26,6 +26,7 @@ from dsh.core import PluginLike
 from dsh.testkit._case import leave_out
 from dsh.testkit._loop_bench import LoopBench, LoopCase
 from dsh.testkit._loop_cancels import CANCELS
+from dsh.testkit._loop_checkpoints import CHECKPOINTS
 from dsh.testkit._loop_creation import CREATION
 from dsh.testkit._loop_disposal import DISPOSAL
 from dsh.testkit._loop_driving import DRIVING
@@ -40,6 +41,7 @@ CASES: Final[tuple[LoopCase, ...]] = (
     *TURNS,
     *POLICIES,
     *TOOLS,
+    *CHECKPOINTS,
     *DRIVING,
     *CANCELS,
     *DISPOSAL,

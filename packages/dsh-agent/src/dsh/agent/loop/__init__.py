@@ -5,10 +5,12 @@ stands in the log, is the same for all loops; it is here, so that a loop is its 
 
 `Loop` makes and ends agents, `DrivenAgent` is what a loop derives its agents from.
 `Policies` asks the decision events, `Requests` builds a request that the log can build again,
-`CallIds` mends tool calls, `Notes` places injected context; `checked_content` and the others
-check what is said at the door, `failed` and `leaf_of` say what a turn failed of.
+`Checkpoints` waits until the log is durable, `CallIds` mends tool calls, `Notes` places injected
+context; `checked_content` and the others check what is said at the door, `failed` and `leaf_of`
+say what a turn failed of.
 """
 
+from dsh.agent.loop._checkpoints import Checkpoints
 from dsh.agent.loop._door import checked_content, checked_source, context_message
 from dsh.agent.loop._driven import DrivenAgent
 from dsh.agent.loop._failures import UNKNOWN, failed, is_fatal, leaf_of, text_of_error
@@ -22,6 +24,7 @@ __all__ = [
     "CUT_OFF",
     "UNKNOWN",
     "CallIds",
+    "Checkpoints",
     "DrivenAgent",
     "Enclosed",
     "Load",

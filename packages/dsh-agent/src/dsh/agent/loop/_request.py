@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 
 from dsh.agent._agent import Agent
+from dsh.agent.loop._checkpoints import Checkpoints
 from dsh.llm import (
     CancelSignal,
     LlmCallConfig,
@@ -49,12 +50,14 @@ class Requests:
 
     Args:
         agent: The agent.
+        checkpoints: Makes its log durable before each request.
     """
 
-    __slots__ = ("_agent", "_filled", "_record")
+    __slots__ = ("_agent", "_checkpoints", "_filled", "_record")
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, checkpoints: Checkpoints) -> None:
         self._agent = agent
+        self._checkpoints = checkpoints
         self._record = HeaderRecord()
         self._filled: frozenset[str] = frozenset()
 
@@ -96,7 +99,8 @@ class Requests:
     ) -> LoggedCall:
         """Log the request's header, where it has changed, and build the request from the log.
 
-        Call it inside the open step.
+        Call it inside the open step, and look at the signal again before the request is made:
+        the log is made durable in here, which takes its time.
 
         Args:
             llm: The model service.
@@ -113,7 +117,7 @@ class Requests:
         Raises:
             LlmError: The configuration does not fit the model.
             NotJsonError: The header would not survive a JSON round trip.
-            Exception: The log refused the header.
+            Exception: The log refused the header, or could not be made durable.
         """
         prepared = await _prepare(llm, config)
         if prepared is not None:
@@ -137,6 +141,7 @@ class Requests:
             session_id=session.id,
             loop=True,
         )
+        await self._checkpoints.reach(signal)
         return LoggedCall(request, prepared, llm)
 
 

@@ -9,7 +9,7 @@ from anyio.abc import TaskGroup
 
 from acme_loop.grace import grace
 from acme_loop.turn import Turn
-from dsh.agent.loop import CallIds, Policies, Requests
+from dsh.agent.loop import CallIds, Checkpoints, Policies, Requests
 from dsh.llm import Message
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ class Driver:
         self.agent = agent
         self.loop = agent.loop
         self.policies = Policies(agent.loop.ctx, agent)
-        self.requests = Requests(agent)
+        self.checkpoints = Checkpoints(agent.loop.sessions, agent.session)
+        self.requests = Requests(agent, self.checkpoints)
         self.call_ids = CallIds(agent.session)
         self.prefix: tuple[Message, ...] | None = None
 

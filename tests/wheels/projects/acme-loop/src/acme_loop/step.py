@@ -76,7 +76,7 @@ class Step:
             RequestFailed: The model did not answer.
         """
         call = await self._open()
-        if call is None:
+        if call is None or self.turn.stopped:
             return False
         await self._stream(call.stream())
         finish = self._assembler.finish

@@ -75,6 +75,7 @@ class Batch:
             try:
                 with body:
                     call.pending = await driver.loop.tools.begin(wanted)
+                    await driver.checkpoints.before_tools([call.pending], self._turn.signal)
                     if not self._turn.signal.aborted:
                         call.started = not call.pending.refused
                         await call.pending.run()
