@@ -367,7 +367,8 @@ def place() -> Generator[Path]:
         yield Path(folder)
 
 
-@pytest.fixture(scope="session")
+# not for the session: others count what processes there are
+@pytest.fixture(scope="module")
 def subject() -> Generator[Subject]:
     """The process that plays, with nothing in front of it."""
     with hatched() as made:
