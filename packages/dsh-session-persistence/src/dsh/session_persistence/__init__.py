@@ -1,4 +1,7 @@
-"""The durability seam: the abstract store of session logs."""
+"""The durability seam: the abstract store of session logs, for whoever uses one.
+
+What a store is made of is in `dsh.session_persistence.backend`, which is not loaded by this.
+"""
 
 from dsh.session_persistence._integrity import Damage, IntegrityReport
 from dsh.session_persistence._service import SessionPersistence

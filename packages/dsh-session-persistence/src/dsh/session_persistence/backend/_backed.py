@@ -77,9 +77,8 @@ class BackedPersistence(SessionPersistence, ABC):
         write_after_ms: PositiveInt = 200
         """Milliseconds from the first waiting event to the write, if nobody flushes before."""
         write_chunks_after_ms: PositiveInt = 10_000
-        """The same where only chunks of a model's stream wait.
-
-        A process that dies loses at most this much of an unfinished answer."""
+        """The same where only chunks of a model's stream wait: a process that dies loses at most
+        this much of an unfinished answer."""
         max_unwritten: PositiveInt = 10_000
         """How many events of one session may wait before its model stream is held up."""
 
