@@ -34,7 +34,8 @@ from dsh.session import (
     encode_event,
 )
 from dsh.session.testing import assert_balanced
-from dsh.session_persistence import SessionPersistence, SessionSnapshot, summarize
+from dsh.session_persistence import SessionPersistence, SessionSnapshot
+from dsh.session_persistence.backend import summarize
 from dsh.session_persistence_jsonl import JsonlPersistence
 from dsh.session_persistence_sqlite import SqlitePersistence
 from dsh.testkit import assert_paired_request, soon
@@ -366,7 +367,8 @@ def place() -> Generator[Path]:
         yield Path(folder)
 
 
-@pytest.fixture(scope="session")
+# not for the session: others count what processes there are
+@pytest.fixture(scope="module")
 def subject() -> Generator[Subject]:
     """The process that plays, with nothing in front of it."""
     with hatched() as made:

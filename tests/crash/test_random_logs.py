@@ -45,8 +45,8 @@ from dsh.session_persistence import (
     PersistenceError,
     SessionPersistence,
     StoredSessionNotFound,
-    summarize,
 )
+from dsh.session_persistence.backend import summarize
 from dsh.session_persistence_jsonl import JsonlPersistence
 from dsh.session_persistence_sqlite import SqlitePersistence
 

@@ -124,6 +124,23 @@ def test_an_untrusted_project_is_a_note_not_a_problem(cli: Cli) -> None:
 
 
 def test_the_doctor_writes_nothing(cli: Cli) -> None:
-    cli.run("doctor")
+    cli.run("doctor", "--set", "seams.session_persistence=session-persistence-jsonl")
     assert os.listdir(cli.home) == []
     assert os.listdir(cli.folder) == []
+
+
+def test_a_store_that_needs_a_database_gets_an_empty_one(cli: Cli) -> None:
+    """The doctor starts what a run would start, and such a store cannot start without one."""
+    cli.run("doctor", "--set", "seams.session_persistence=session-persistence-sqlite")
+    (made,) = (cli.home / ".dsh").glob("*.sqlite")
+    assert made.stat().st_mode & 0o777 == 0o600
+    assert cli.run("sessions", "--all").stdout == ""
+
+
+def test_a_store_that_cannot_be_opened_is_a_finding(cli: Cli) -> None:
+    cli.env["DEEPSEEK_API_KEY"] = KEY
+    cli.settings("seams: {session_persistence: session-persistence-jsonl}\n")
+    (cli.home / ".dsh" / "sessions").write_text("in the way")
+    result = cli.run("doctor")
+    assert result.code == 1
+    assert f"Not a directory ({cli.home}/.dsh/sessions)" in result.stdout

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -17,10 +15,12 @@ from dsh.llm_replay import server as wire
 from dsh.llm_replay.server import ThreadedServer
 
 Cli = Any
+Kept = Any
+Pipe = Any
 Serve = Callable[..., ThreadedServer]
 
-STORE = Path(__file__).resolve().parents[3] / "tests/wheels/projects/acme-store/src"
 SECRET = "sk-test-0123456789abcdef"
+both = pytest.mark.parametrize("kept", ["jsonl", "sqlite"], indirect=True)
 
 
 def bash(command: str, call_id: str = "call_1", text: str = "") -> wire.Behaviour:
@@ -28,109 +28,85 @@ def bash(command: str, call_id: str = "call_1", text: str = "") -> wire.Behaviou
     return wire.tool_call_success("bash", arguments, call_id=call_id, text=text)
 
 
-@pytest.fixture
-def kept(cli: Cli, tmp_path: Path) -> Path:
-    """Install a store of plain files and return the folder it keeps sessions in."""
-    info = tmp_path / "site" / "acme_store-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-store\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[dsh.plugins]\nacme-store = acme_store:AcmeStore\n"
-        "[dsh.seam.session_persistence]\nacme-store = acme_store:AcmeStore\n"
-    )
-    known = cli.env.get("PYTHONPATH", "")
-    cli.env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(info.parent), str(STORE), known]))
-    cli.settings("plugins: [record]\n")
-    return cli.home / ".dsh" / "acme-sessions"
-
-
-def ids(kept: Path) -> list[str]:
-    return sorted(file.stem for file in kept.glob("*.jsonl")) if kept.exists() else []
-
-
-def events(kept: Path, session_id: str) -> list[dict[str, Any]]:
-    lines = (kept / f"{session_id}.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines[1:]]
-
-
-def turns(kept: Path, session_id: str) -> int:
-    return [event["type"] for event in events(kept, session_id)].count("turn/start")
-
-
 def contents(server: ThreadedServer, number: int) -> list[str]:
     """Return what the model read in a request."""
     return [str(m.get("content")) for m in server.attempts[number].request.messages]
 
 
-def test_a_run_is_kept_and_says_how_to_go_on(cli: Cli, serve: Serve, kept: Path) -> None:
+@both
+def test_a_run_is_kept_and_says_how_to_go_on(cli: Cli, serve: Serve, kept: Kept) -> None:
     server = serve([wire.success("One."), wire.success("Two."), wire.success("Three.")])
     first = cli.run("run", "first task")
-    (session_id,) = ids(kept)
+    session_id = kept.only()
     assert (first.code, first.stdout) == (0, "One.\n")
     assert first.stderr == ""
     assert first.hint == f"resume with: dsh run --resume {session_id[:8]}\n"
-    assert turns(kept, session_id) == 1
+    assert kept.turns(session_id) == 1
     second = cli.run("run", "--resume", session_id[:6], "second task")
     assert (second.code, second.stdout) == (0, "Two.\n")
     assert (second.stderr, second.hint) == ("", first.hint)
     assert contents(server, 1)[1:] == ["first task", "One.", "second task"]
     third = cli.run("run", "--continue", "-", stdin="third task\n")
     assert (third.code, third.stdout) == (0, "Three.\n")
-    assert (ids(kept), turns(kept, session_id)) == ([session_id], 3)
+    assert (kept.ids(), kept.turns(session_id)) == ([session_id], 3)
 
 
-def test_json_names_the_session_and_prints_what_is_new(cli: Cli, serve: Serve, kept: Path) -> None:
+@both
+def test_json_names_the_session_and_prints_what_is_new(cli: Cli, serve: Serve, kept: Kept) -> None:
     serve([wire.success("One."), wire.success("Two.")])
     first = cli.run("run", "--json", "first task").events
-    (session_id,) = ids(kept)
+    session_id = kept.only()
     assert first[0]["sessionId"] == session_id
-    stored = events(kept, session_id)
+    stored = kept.events(session_id)
     assert first[1:-1] == stored
     second = cli.run("run", "--json", "--continue", "second task")
     assert (second.stderr, second.hint) == ("", "")
     assert second.events[0]["sessionId"] == session_id
-    assert second.events[1:-1] == events(kept, session_id)[len(stored) :]
+    assert second.events[1:-1] == kept.events(session_id)[len(stored) :]
 
 
-def test_quiet_says_nothing_about_it(cli: Cli, serve: Serve, kept: Path) -> None:
+def test_quiet_says_nothing_about_it(cli: Cli, serve: Serve, kept: Kept) -> None:
     serve(wire.success("One."))
     result = cli.run("run", "--quiet", "task")
     assert (result.stderr, result.hint) == ("", "")
-    assert len(ids(kept)) == 1
+    assert len(kept.ids()) == 1
 
 
-def test_an_ephemeral_run_leaves_nothing(cli: Cli, serve: Serve, kept: Path) -> None:
+@both
+def test_an_ephemeral_run_leaves_nothing(cli: Cli, serve: Serve, kept: Kept) -> None:
     serve(wire.success("One."))
     result = cli.run("run", "--ephemeral", "task")
     assert (result.code, result.stdout, result.stderr) == (0, "One.\n", "")
     assert result.hint == ""
-    assert not kept.exists()
+    assert not kept.place.exists()
 
 
+@both
 def test_ephemeral_is_refused_where_something_keeps_sessions_all_the_same(
-    cli: Cli, serve: Serve, kept: Path
+    cli: Cli, serve: Serve, kept: Kept
 ) -> None:
     serve(wire.success("One."))
-    cli.settings("plugins: [record, acme-store]\n")
+    kept.settings(f"plugins: [{kept.name}]\n")
     result = cli.run("run", "--ephemeral", "task")
     assert result.code == 2
-    assert "acme-store is mounted and keeps every session" in result.stderr
-    assert not kept.exists()
+    assert f"{kept.name} is mounted and keeps every session" in result.stderr
+    assert not kept.place.exists()
 
 
-def test_a_fork_goes_on_with_a_copy(cli: Cli, serve: Serve, kept: Path) -> None:
+@both
+def test_a_fork_goes_on_with_a_copy(cli: Cli, serve: Serve, kept: Kept) -> None:
     server = serve([wire.success(text) for text in ("One.", "Two.", "Other.", "Whole.")])
     cli.run("run", "first task")
-    (session_id,) = ids(kept)
+    session_id = kept.only()
     cli.run("run", "--continue", "second task")
-    before = (kept / f"{session_id}.jsonl").read_bytes()
+    before = kept.log(session_id)
     result = cli.run("run", "--fork", f"{session_id[:8]}:1", "another second task")
     assert (result.code, result.stdout) == (0, "Other.\n")
     assert contents(server, 2)[1:] == ["first task", "One.", "another second task"]
-    (child,) = set(ids(kept)) - {session_id}
+    (child,) = set(kept.ids()) - {session_id}
     assert result.hint == f"resume with: dsh run --resume {child[:8]}\n"
-    assert turns(kept, child) == 2
-    assert (kept / f"{session_id}.jsonl").read_bytes() == before
+    assert kept.turns(child) == 2
+    assert kept.log(session_id) == before
     wrong = cli.run("run", "--fork", f"{session_id}:7", "task")
     assert wrong.code == 2
     assert "has no turn 7" in wrong.stderr
@@ -138,10 +114,10 @@ def test_a_fork_goes_on_with_a_copy(cli: Cli, serve: Serve, kept: Path) -> None:
     assert contents(server, 3)[-2:] == ["Two.", "task"]
 
 
-def test_a_session_keeps_its_folder(cli: Cli, serve: Serve, kept: Path, tmp_path: Path) -> None:
+def test_a_session_keeps_its_folder(cli: Cli, serve: Serve, kept: Kept, tmp_path: Path) -> None:
     serve([wire.success("One."), bash("pwd"), wire.success("Two.")])
     cli.run("run", "first task")
-    (session_id,) = ids(kept)
+    session_id = kept.only()
     result = cli.run("run", "--resume", session_id, "where are you?", cwd=tmp_path)
     assert result.code == 0
     assert f"dsh: going on in {cli.folder}, where the session works\n" in result.stderr
@@ -159,7 +135,7 @@ def test_a_session_keeps_its_folder(cli: Cli, serve: Serve, kept: Path, tmp_path
 
 
 def test_a_session_keeps_its_model_unless_another_is_given(
-    cli: Cli, serve: Serve, kept: Path
+    cli: Cli, serve: Serve, kept: Kept
 ) -> None:
     server = serve([wire.success(text) for text in ("One.", "Two.", "Three.")])
     cli.run("run", "--model", "deepseek/deepseek-pro", "first task")
@@ -169,23 +145,23 @@ def test_a_session_keeps_its_model_unless_another_is_given(
     assert models[0] == models[1] != models[2]
 
 
-def test_a_model_that_is_not_there_any_more_is_told(cli: Cli, kept: Path) -> None:
-    cli.settings("plugins: [record, {use: llm-replay, config: {script: [One.]}}]\n")
+def test_a_model_that_is_not_there_any_more_is_told(cli: Cli, kept: Kept) -> None:
+    kept.settings("plugins: [{use: llm-replay, config: {script: [One.]}}]\n")
     assert cli.run("run", "--model", "replay/scripted", "first task").code == 0
-    cli.settings("plugins: [record]\n")
+    kept.settings()
     result = cli.run("run", "--continue", "second task")
     assert result.code == 2
     assert "replay/scripted" in result.stderr
     assert "go on with another: --model NAME" in result.stderr
 
 
-def test_a_prompt_is_needed(cli: Cli, serve: Serve, kept: Path) -> None:
+def test_a_prompt_is_needed(cli: Cli, serve: Serve, kept: Kept) -> None:
     serve(wire.success("One."))
     cli.run("run", "first task")
     result = cli.run("run", "--continue", stdin="")
     assert result.code == 2
     assert "standard input holds no task" in result.stderr
-    assert turns(kept, ids(kept)[0]) == 1
+    assert kept.turns(kept.only()) == 1
 
 
 @pytest.mark.parametrize(
@@ -201,7 +177,7 @@ def test_options_that_do_not_go_together(cli: Cli, options: tuple[str, ...]) -> 
     assert cli.run("run", *options, "task").code == 2
 
 
-def test_nothing_to_go_on_with(cli: Cli, serve: Serve, kept: Path) -> None:
+def test_nothing_to_go_on_with(cli: Cli, serve: Serve, kept: Kept) -> None:
     serve(wire.success("One."))
     for options in (("--resume", "3f2a"), ("--continue",), ("--fork", "3f2a:1")):
         result = cli.run("run", "--json", *options, "task")
@@ -213,11 +189,28 @@ def test_nothing_to_go_on_with(cli: Cli, serve: Serve, kept: Path) -> None:
     assert "sessions are not recorded here" in result.stderr
 
 
-def test_a_second_process_is_told_who_has_the_session(cli: Cli, serve: Serve, kept: Path) -> None:
+@pytest.mark.parametrize("rows", ["", "session-persistence-jsonl, "])
+def test_a_store_that_is_named_keeps_sessions_without_the_row(
+    cli: Cli, serve: Serve, kept: Kept, rows: str
+) -> None:
+    serve([wire.success("One."), wire.success("Two.")])
+    text = f"plugins: [{rows}{{use: record, disabled: true}}]\n"
+    if rows:
+        cli.settings(text)
+    else:
+        kept.settings(text)
+    assert cli.run("run", "first task").hint
+    assert cli.run("run", "--continue", "second task").stdout == "Two.\n"
+    assert kept.turns(kept.only()) == 2
+
+
+@both
+def test_a_second_process_is_told_who_has_the_session(cli: Cli, serve: Serve, kept: Kept) -> None:
     gate = wire.Gate()
-    serve([wire.success("One."), wire.held_success(gate, "Two, slowly"), wire.success("3")])
+    slow = wire.held_success(gate, "Two, slowly")
+    serve([wire.success("One."), slow, wire.success("3"), wire.success("4")])
     cli.run("run", "first task")
-    (session_id,) = ids(kept)
+    session_id = kept.only()
     with cli.start("run", "--resume", session_id, "second task") as process:
         assert process.stdout is not None
         assert process.stdout.read(1) == b"T"
@@ -225,66 +218,73 @@ def test_a_second_process_is_told_who_has_the_session(cli: Cli, serve: Serve, ke
             extra = [session_id] if option == "--resume" else []
             result = cli.run("run", option, *extra, "me too")
             assert (result.code, result.stdout) == (2, "")
-            assert f"in use by process {process.pid}" in result.stderr
+            assert f"by process {process.pid} on " in result.stderr
             assert "go on with a copy: --fork" in result.stderr
+        copy = cli.run("run", "--fork", session_id, "me too")
+        assert (copy.code, copy.stdout) == (0, "3\n")
         process.send_signal(signal.SIGINT)
         process.wait(60)
     assert cli.run("run", "--resume", session_id, "now").code == 0
 
 
-def test_an_interrupted_run_can_be_gone_on_with(cli: Cli, serve: Serve, kept: Path) -> None:
-    # case: F-15
-    # case: F-19
-    server = serve([bash("echo half > half; exec sleep 600"), wire.success("I look first.")])
-    os.mkfifo(cli.folder / "half")
-    with cli.start("run", "task") as process:
-        assert (cli.folder / "half").read_text() == "half\n"
-        process.kill()
-        process.wait(60)
-    (session_id,) = ids(kept)
-    assert events(kept, session_id)[-1]["type"] == "tool/call"
-    result = cli.run("run", "--resume", session_id, "go on")
-    assert (result.code, result.stdout) == (0, "I look first.\n")
-    told = [m for m in server.attempts[1].request.messages if m["role"] == "tool"]
-    assert "no result was recorded" in told[-1]["content"]
-
-
-def test_a_damaged_session_is_not_gone_on_with(cli: Cli, serve: Serve, kept: Path) -> None:
+@both
+def test_a_damaged_session_is_not_gone_on_with(cli: Cli, serve: Serve, kept: Kept) -> None:
     serve(wire.success("One."))
     cli.run("run", "first task")
-    (session_id,) = ids(kept)
-    file = kept / f"{session_id}.jsonl"
-    lines = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(b"".join([*lines[:4], b"damaged\n", *lines[4:]]))
+    session_id = kept.only()
+    kept.damage(session_id, 2)
     result = cli.run("run", "--resume", session_id, "go on")
     assert (result.code, result.stdout) == (2, "")
+    assert "see `dsh sessions verify ID`, and its option --repair" in result.stderr
+    assert cli.run("run", "--fork", session_id, "go on").code == 2
+    assert kept.ids() in ([session_id], [])
 
 
-def test_a_run_that_cannot_be_recorded_does_not_start(cli: Cli, serve: Serve, kept: Path) -> None:
+@both
+def test_a_run_that_cannot_be_recorded_does_not_start(cli: Cli, serve: Serve, kept: Kept) -> None:
     server = serve(wire.success("One."))
-    kept.parent.mkdir(exist_ok=True)
-    kept.write_text("in the way", encoding="utf-8")
+    if kept.store == "jsonl":
+        kept.place.write_text("in the way", encoding="utf-8")
+    else:
+        kept.place.mkdir()
     for options in ((), ("--json",)):
         result = cli.run("run", *options, "task")
         assert result.code == 2
         assert "--ephemeral" in result.stderr
+        assert str(kept.place) in result.stderr
         assert result.hint == ""
     assert len(server.attempts) == 0
     assert cli.run("run", "--ephemeral", "task").stdout == "One.\n"
 
 
-def test_no_store_installed_names_the_way_out(cli: Cli, serve: Serve, kept: Path) -> None:
+def test_a_store_that_is_not_there_is_named(cli: Cli, serve: Serve) -> None:
     server = serve(wire.success("One."))
-    cli.settings("plugins: [record]\nseams: {session_persistence: gone}\n")
+    cli.settings("seams: {session_persistence: gone}\n")
     wrong = cli.run("run", "task")
     assert wrong.code == 2
     assert "gone" in wrong.stderr
     assert len(server.attempts) == 0
 
 
+def test_no_store_installed_names_the_way_out(cli: Cli, serve: Serve, storeless: str) -> None:
+    server = serve(wire.success("One."))
+    cli.python = storeless
+    wrong = cli.run("run", "task")
+    assert wrong.code == 2
+    assert "this run cannot be recorded" in wrong.stderr
+    assert "install dsh-session-persistence-jsonl, or run with --ephemeral" in wrong.stderr
+    assert len(server.attempts) == 0
+    assert cli.run("run", "--ephemeral", "task").stdout == "One.\n"
+    for option in ("--crash", "--swap"):
+        demo = cli.run("demo", option)
+        assert (demo.code, demo.stdout) == (2, "")
+        assert "none is installed" in demo.stderr
+        assert "pip install dsh-session-persistence-jsonl" in demo.stderr
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="prlimit is Linux's")
 def test_a_full_disk_ends_the_turn_before_anything_unrecorded_happens(
-    cli: Cli, serve: Serve, kept: Path
+    cli: Cli, serve: Serve, kept: Kept
 ) -> None:
     big = "x" * 20_000
     server = serve([bash("touch one", text=big), bash("touch two", "call_2"), wire.success("ok")])
@@ -295,32 +295,37 @@ def test_a_full_disk_ends_the_turn_before_anything_unrecorded_happens(
     assert len(server.attempts) == 1
 
 
-def test_secrets_do_not_reach_the_store(cli: Cli, serve: Serve, kept: Path) -> None:
+@both
+def test_secrets_do_not_reach_the_store(cli: Cli, serve: Serve, kept: Kept) -> None:
     # case: F-44
     serve([bash("echo $TOKEN; printenv"), wire.success("I see nothing.")])
     cli.env["DEEPSEEK_API_KEY"] = SECRET
     cli.env["TOKEN"] = SECRET
     assert cli.run("run", "print the environment").code == 0
-    (session_id,) = ids(kept)
-    assert SECRET not in (kept / f"{session_id}.jsonl").read_text()
+    session_id = kept.only()
+    assert kept.contains("I see nothing.")
+    assert not kept.contains(SECRET)
     assert SECRET not in cli.run("sessions", "show", "--full", session_id).stdout
     assert SECRET not in cli.run("sessions", "export", session_id, "--format", "json").stdout
 
 
-def test_doctor_says_who_keeps_the_sessions_and_where(cli: Cli, kept: Path) -> None:
+@both
+def test_doctor_says_who_keeps_the_sessions_and_where(cli: Cli, kept: Kept) -> None:
     cli.env["DEEPSEEK_API_KEY"] = SECRET
     report = json.loads(cli.run("doctor", "--json").stdout)
-    assert report["sessions"] == {
-        "recorded": "yes, by acme-store",
-        "place": str(kept / "ID.jsonl"),
-    }
-    assert report["seams"]["session_persistence"].startswith("acme-store from acme-store 1.0")
+    assert report["ok"]
+    assert report["sessions"]["recorded"] == f"yes, by {kept.name}"
+    assert report["sessions"]["place"].startswith(str(kept.place))
+    chosen = report["seams"]["session_persistence"]
+    assert chosen.startswith(f"{kept.name} from dsh-{kept.name} 0.1.0: named in ")
+    place = report["sessions"]["place"]
+    assert (Path(place).parent.name == "ID") is (kept.store == "jsonl")
     cli.settings("plugins: [{use: record, disabled: true}]\n")
     report = json.loads(cli.run("doctor", "--json").stdout)
     assert report["sessions"] == {"recorded": "no: the row `record` is disabled"}
 
 
-def test_the_demo_of_a_crash(cli: Cli, kept: Path, tmp_path: Path) -> None:
+def test_the_demo_of_a_crash(cli: Cli, tmp_path: Path) -> None:
     result = cli.run("demo", "--crash")
     assert result.code == 0, result.stderr
     assert "dsh is killed with SIGKILL now" in result.stdout
@@ -328,11 +333,11 @@ def test_the_demo_of_a_crash(cli: Cli, kept: Path, tmp_path: Path) -> None:
     assert "no result was recorded" in result.stdout
     assert "$ cat notes.txt" in result.stderr
     assert result.hint == ""
-    assert ids(kept) == []
+    assert not (cli.home / ".dsh").exists()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("dsh-demo-")]
 
 
-def test_the_demo_of_a_crash_can_be_interrupted(cli: Cli, kept: Path, tmp_path: Path) -> None:
+def test_the_demo_of_a_crash_can_be_interrupted(cli: Cli, tmp_path: Path) -> None:
     with cli.start("demo", "--crash") as process:
         assert process.stdout is not None
         while not process.stdout.readline().startswith(b"$ dsh run"):
@@ -343,45 +348,21 @@ def test_the_demo_of_a_crash_can_be_interrupted(cli: Cli, kept: Path, tmp_path: 
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("dsh-demo-")]
 
 
-def test_the_demo_of_a_swap(cli: Cli, kept: Path, tmp_path: Path) -> None:
-    alone = cli.run("demo", "--swap")
-    if alone.code == 0:  # another store is installed with the workspace
-        return
-    assert alone.code == 2
-    assert "only acme-store is installed" in alone.stderr
-    assert "pip install dsh-session-persistence-" in alone.stderr
-    site = tmp_path / "site"
-    (site / "acme_second.py").write_text(
-        "from acme_store import AcmeStore\n\n\nclass Second(AcmeStore):\n    name = 'second'\n"
-    )
-    info = site / "acme_second-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-second\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[dsh.plugins]\nsecond = acme_second:Second\n"
-        "[dsh.seam.session_persistence]\nsecond = acme_second:Second\n"
-    )
+def test_the_demo_of_a_swap(cli: Cli, tmp_path: Path) -> None:
     result = cli.run("demo", "--swap")
     assert result.code == 0, result.stderr
-    assert "--- seams: {session_persistence: acme-store}" in result.stdout
-    assert "--- seams: {session_persistence: second}" in result.stdout
-    assert "The same " in result.stdout
-    assert ids(kept) == []
-
-
-def test_a_demo_without_a_store_says_what_to_install(cli: Cli) -> None:
-    result = cli.run("demo", "--crash")
-    if result.code:  # no store is installed with the workspace
-        assert result.code == 2
-        assert "pip install dsh-session-persistence-jsonl" in result.stderr
-
-
-def test_a_lock_that_nobody_holds_any_more_is_no_obstacle(
-    cli: Cli, serve: Serve, kept: Path
-) -> None:
-    serve([wire.success("One."), wire.success("Two.")])
-    cli.run("run", "first task")
-    (session_id,) = ids(kept)
-    with (kept / f"{session_id}.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    assert cli.run("run", "--continue", "second task").stdout == "Two.\n"
+    names = ("session-persistence-jsonl", "session-persistence-sqlite")
+    parts = result.stdout.split("--- seams: {session_persistence: ")
+    assert [part.partition("}")[0] for part in parts[1:]] == list(names)
+    answers = [part.partition("}")[2].partition("\n\n")[2] for part in parts[1:]]
+    assert answers[0].strip()
+    assert answers[1].startswith(answers[0].rstrip())
+    assert "The same " in answers[1]
+    kept = [line for line in answers[1].splitlines() if line.startswith(names)]
+    assert [line.partition(":")[0] for line in kept] == list(names)
+    assert all(": $DSH_HOME/sessions" in line for line in kept)
+    counts = {line.partition("(")[2].partition(" events")[0] for line in kept}
+    assert len(counts) == 1
+    assert int(counts.pop()) > 20
+    assert not (cli.home / ".dsh").exists()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("dsh-demo-")]

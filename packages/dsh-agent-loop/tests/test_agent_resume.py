@@ -40,8 +40,8 @@ from dsh.session_persistence import (
     SessionSnapshot,
     StoredSession,
     StoredSessionNotFound,
-    repaired,
 )
+from dsh.session_persistence.backend import repaired
 from dsh.testkit import assert_paired_request, soon, turn_numbers
 from dsh.testkit.loop_contract import loop_app
 

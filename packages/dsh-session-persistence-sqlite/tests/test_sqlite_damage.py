@@ -26,8 +26,8 @@ from dsh.session_persistence import (
     PersistenceError,
     SessionCorrupt,
     StoredSessionNotFound,
-    summarize,
 )
+from dsh.session_persistence.backend import summarize
 from dsh.session_persistence_sqlite._event_rows import event_crc, seed_of
 
 END: Final = len(worked_turn())

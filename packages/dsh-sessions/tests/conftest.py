@@ -1,4 +1,4 @@
-"""The real command on a store of plain files, with a home of its own and a scripted model."""
+"""The real command on the shipped stores, with a home of its own and a scripted model."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ import os
 import pty
 import select
 import signal
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+import sysconfig
+import venv
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dsh.session import Session, SessionHeader, SessionMeta
+from dsh.session import Session, SessionEvent, SessionHeader, SessionMeta, event_to_wire
 from dsh.session.testing import write_turn
-from dsh.session_persistence import summarize
-
-ROOT = Path(__file__).resolve().parents[3]
-STORE = ROOT / "tests" / "wheels" / "projects" / "acme-store" / "src"
-sys.path.append(str(STORE))
+from dsh.session_persistence import StoredSessionNotFound
+from dsh.session_persistence.backend import Backend, StoredLog, summarize
+from dsh.session_persistence_jsonl import JsonlBackend
+from dsh.session_persistence_sqlite import SqliteBackend
 
 WAIT_S = 60
 NOW = 1_790_000_000_000
@@ -55,19 +58,126 @@ class Result:
 
 
 @dataclass
+class Kept:
+    """What a home has stored, looked at as another process would.
+
+    Attributes:
+        home: The folder of the user.
+        store: Which of the shipped stores keeps it: `jsonl` or `sqlite`.
+    """
+
+    home: Path
+    store: str
+
+    @property
+    def place(self) -> Path:
+        """The folder of all sessions, or the database."""
+        name = "sessions" if self.store == "jsonl" else "sessions.sqlite"
+        return self.home / ".dsh" / name
+
+    @property
+    def name(self) -> str:
+        return f"session-persistence-{self.store}"
+
+    def write_settings(self, text: str) -> None:
+        """Write the user's dsh.yaml, and name the store in it."""
+        file = self.home / ".dsh" / "dsh.yaml"
+        file.write_text(f"seams: {{session_persistence: {self.name}}}\n{text}")
+
+    @contextmanager
+    def open(self) -> Generator[Backend]:
+        backend = (
+            JsonlBackend(self.place) if self.store == "jsonl" else SqliteBackend(self.place, 5)
+        )
+        backend.open()
+        try:
+            yield backend
+        finally:
+            backend.close()
+
+    def ids(self) -> list[str]:
+        with self.open() as backend:
+            found = [*backend.list(archived=False), *backend.list(archived=True)]
+            return sorted(snapshot.header.id for snapshot in found)
+
+    def log(self, session_id: str) -> StoredLog:
+        """Return what is stored of a session, with nothing repaired."""
+        with self.open() as backend:
+            return backend.read(session_id)
+
+    def events(self, session_id: str) -> list[dict[str, Any]]:
+        return [event_to_wire(event) for event in self.log(session_id).events]
+
+    def has(self, session_id: str) -> bool:
+        try:
+            return bool(self.log(session_id).events)
+        except StoredSessionNotFound:
+            return False
+
+    def where(self, session_id: str) -> Path:
+        """Return the file that a session is in."""
+        with self.open() as backend:
+            header = next(
+                snapshot.header
+                for archived in (False, True)
+                for snapshot in backend.list(archived)
+                if snapshot.header.id == session_id
+            )
+            place = backend.locate(header)
+            assert place is not None
+            return Path(place)
+
+    def put(self, header: SessionHeader, events: tuple[SessionEvent, ...]) -> None:
+        """Store a session as another process would."""
+        with self.open() as backend:
+            backend.write(header, events, summarize(events))
+
+    def remove(self, session_id: str) -> None:
+        with self.open() as backend:
+            backend.acquire(session_id)
+            backend.remove(session_id)
+
+    @contextmanager
+    def held(self, session_id: str) -> Generator[None]:
+        """Own a session in this process, which is another one than any command."""
+        with self.open() as backend:
+            backend.acquire(session_id)
+            yield
+
+    def damage(self, session_id: str, seq: int) -> None:
+        """Flip a bit of an event; `seq` -1 stands for the header."""
+        if self.store == "jsonl":
+            file = self.where(session_id)
+            lines = file.read_bytes().splitlines(keepends=True)
+            wanted = b'"seq":%d,' % seq
+            at = 0 if seq < 0 else next(n for n, line in enumerate(lines) if wanted in line)
+            middle = len(lines[at]) // 2
+            lines[at] = (
+                lines[at][:middle] + bytes([lines[at][middle] ^ 1]) + lines[at][middle + 1 :]
+            )
+            file.write_bytes(b"".join(lines))
+            return
+        with closing(sqlite3.connect(self.place)) as database, database:
+            if seq < 0:
+                change = "UPDATE sessions SET cwd = cwd || 'x' WHERE id = ?"
+                database.execute(change, (session_id,))
+            else:
+                change = "UPDATE events SET time = time + 1 WHERE session_id = ? AND seq = ?"
+                database.execute(change, (session_id, seq))
+
+
+@dataclass
 class Cli:
-    """Runs `dsh` for one test; `kept` is where the sessions are."""
+    """Runs `dsh` for one test; `kept` is what it has stored."""
 
     home: Path
     folder: Path
+    kept: Kept
     env: dict[str, str] = field(default_factory=dict[str, str])
-
-    @property
-    def kept(self) -> Path:
-        return self.home / ".dsh" / "acme-sessions"
+    python: str = sys.executable
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "dsh.cli", *arguments]
+        return [self.python, "-m", "dsh.cli", *arguments]
 
     def run(self, *arguments: str, stdin: str | None = None, cwd: Path | None = None) -> Result:
         process = subprocess.Popen(
@@ -131,29 +241,36 @@ def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("bytecode")
 
 
+@pytest.fixture(scope="session")
+def storeless(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the Python of an environment that has all of this one but the session stores."""
+    folder = tmp_path_factory.mktemp("storeless")
+    venv.create(folder, symlinks=True, with_pip=False)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if "session_persistence_" not in entry.name:
+            (site / entry.name).symlink_to(entry)
+    return str(folder / "bin" / "python")
+
+
 @pytest.fixture
-def cli(tmp_path: Path, bytecode: Path) -> Cli:
-    """Return a command with the store of plain files installed and nothing stored."""
-    home, folder, site = tmp_path / "home", tmp_path / "work", tmp_path / "site"
-    for made in (home / ".dsh", folder, site / "acme_store-1.0.dist-info"):
+def cli(request: pytest.FixtureRequest, tmp_path: Path, bytecode: Path) -> Cli:
+    """Return a command with nothing stored; its parameter says on which store."""
+    home, folder = tmp_path / "home", tmp_path / "work"
+    for made in (home / ".dsh", folder):
         made.mkdir(parents=True)
-    info = site / "acme_store-1.0.dist-info"
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-store\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[dsh.plugins]\nacme-store = acme_store:AcmeStore\n"
-        "[dsh.seam.session_persistence]\nacme-store = acme_store:AcmeStore\n"
-    )
-    (home / ".dsh" / "dsh.yaml").write_text(SETTINGS)
-    path = os.pathsep.join(filter(None, [str(site), str(STORE), os.environ.get("PYTHONPATH")]))
+    kept = Kept(home, getattr(request, "param", "jsonl"))
+    kept.write_settings(SETTINGS)
     env = {
         "HOME": str(home),
         "PATH": os.environ["PATH"],
         "TMPDIR": str(tmp_path),
-        "PYTHONPATH": path,
         "PYTHONPYCACHEPREFIX": str(bytecode),
         "PYTHONWARNINGS": "error::ResourceWarning",
     }
-    return Cli(home, folder, env)
+    if "PYTHONPATH" in os.environ:
+        env["PYTHONPATH"] = os.environ["PYTHONPATH"]
+    return Cli(home, folder, kept, env)
 
 
 Store = Callable[..., Session]
@@ -162,7 +279,6 @@ Store = Callable[..., Session]
 @pytest.fixture
 def store(cli: Cli) -> Store:
     """Return a function that stores a session with some turns."""
-    from acme_store.plugin import FileBackend
 
     def keep(
         session_id: str,
@@ -180,10 +296,7 @@ def store(cli: Cli) -> Store:
         session = Session(session_id, (), header)
         for prompt in prompts or ("hi",):
             write_turn(session, prompt)
-        backend = FileBackend(cli.kept)
-        events = session.events[:cut]
-        backend.write(header, events, summarize(events))
-        backend.close()
+        cli.kept.put(header, session.events[:cut])
         return session
 
     return keep

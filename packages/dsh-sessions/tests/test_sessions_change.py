@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from dsh.session import Session
+import pytest
+
+from dsh.session import Session, ToolCall, TurnEnd
 
 Cli = Any
 Store = Callable[..., Session]
 A, B = "a1b2c3d4" + "0" * 24, "bbbbffff" + "0" * 24
 
-
-@contextmanager
-def held(cli: Cli, session_id: str) -> Generator[None]:
-    """Own a session as another process would."""
-    with (cli.kept / f"{session_id}.lock").open("w") as lock:
-        lock.write("4711")
-        lock.flush()
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+both = pytest.mark.parametrize("cli", ["jsonl", "sqlite"], indirect=True)
 
 
+@both
 def test_a_fork_is_a_session_of_its_own(cli: Cli, store: Store) -> None:
     session = store(A, "one", "two", "three")
-    before = (cli.kept / f"{A}.jsonl").read_bytes()
+    before = cli.kept.log(A)
     result = cli.run("sessions", "fork", "a1", "--turn", "2")
     assert result.code == 0
     (child,) = result.stdout.split()
-    lines = [json.loads(line) for line in (cli.kept / f"{child}.jsonl").read_text().splitlines()]
-    header, events = lines[0], lines[1:]
-    assert (header["parentSession"], header["cwd"]) == (A, str(cli.folder))
-    assert header["seedLength"] == len(events)
-    assert events[-1]["type"] == "turn/end"
-    assert [e["seq"] for e in events] == list(range(len(events)))
-    assert len(events) < len(session.events)
-    assert (cli.kept / f"{A}.jsonl").read_bytes() == before
+    copy = cli.kept.log(child)
+    assert (copy.header.parent_session, copy.header.cwd) == (A, str(cli.folder))
+    assert copy.header.seed_length == len(copy.events)
+    assert isinstance(copy.events[-1].data, TurnEnd)
+    assert copy.events == session.events[: len(copy.events)]
+    assert len(copy.events) < len(session.events)
+    assert cli.kept.log(A) == before
     assert cli.run("run", "--resume", child, "go on").code == 0
     assert cli.run("sessions").rows[0][0] == child
     assert f"forked from {A}" in cli.run("sessions", "show", child).stdout
@@ -47,14 +40,15 @@ def test_a_fork_is_a_session_of_its_own(cli: Cli, store: Store) -> None:
     assert "has no turn 9" in wrong.stderr
 
 
+@both
 def test_a_fork_of_an_open_turn_is_closed_and_the_session_is_not(cli: Cli, store: Store) -> None:
     store(A, "one", cut=6)
     (child,) = cli.run("sessions", "fork", A).stdout.split()
-    last = json.loads((cli.kept / f"{child}.jsonl").read_text().splitlines()[-1])
-    assert last["data"]["reason"]["kind"] == "interrupted"
-    assert len((cli.kept / f"{A}.jsonl").read_text().splitlines()) == 7
+    assert cli.kept.events(child)[-1]["data"]["reason"]["kind"] == "interrupted"
+    assert len(cli.kept.events(A)) == 6
 
 
+@both
 def test_put_away_and_taken_back(cli: Cli, store: Store) -> None:
     store(A, "one")
     store(B, "two")
@@ -76,10 +70,10 @@ def test_deleting_asks_on_a_terminal(cli: Cli, store: Store) -> None:
     assert "a1b2c3d4  precious  (1 turn)" in shown
     assert "delete 1 session for good? [y/N]" in shown
     assert "nothing was deleted" in shown
-    assert (cli.kept / f"{A}.jsonl").exists()
+    assert cli.kept.has(A)
     code, shown = cli.on_terminal("sessions", "remove", A, answer="y\n")
     assert code == 0
-    assert not (cli.kept / f"{A}.jsonl").exists()
+    assert not cli.kept.has(A)
 
 
 def test_deleting_without_a_terminal_needs_the_word(cli: Cli, store: Store) -> None:
@@ -97,19 +91,21 @@ def test_deleting_without_a_terminal_needs_the_word(cli: Cli, store: Store) -> N
     assert cli.run("sessions").stdout == ""
 
 
+@both
 def test_one_that_is_in_use_does_not_keep_the_others(cli: Cli, store: Store) -> None:
     store(A, "one")
     store(B, "two")
-    with held(cli, A):
+    with cli.kept.held(A):
         result = cli.run("sessions", "remove", "--yes", A, B)
     assert (result.code, result.stdout) == (1, f"{B} deleted\n")
-    assert "in use by process 4711" in result.stderr
+    assert f"by process {os.getpid()} on " in result.stderr
+    assert cli.kept.has(A)
 
 
 def test_sound_torn_and_open_sessions_are_no_damage(cli: Cli, store: Store) -> None:
     session = store(A, "one")
     store(B, "two", cut=6)
-    with (cli.kept / f"{B}.jsonl").open("ab") as file:
+    with cli.kept.where(B).open("ab") as file:
         file.write(b'{"seq": 6, "ty')
     result = cli.run("sessions", "verify", "--all")
     assert result.code == 0
@@ -123,41 +119,45 @@ def test_sound_torn_and_open_sessions_are_no_damage(cli: Cli, store: Store) -> N
     assert cli.run("sessions", "verify", "--all", A).code == 2
 
 
+@both
 def test_damage_is_named_and_repaired_with_a_copy(cli: Cli, store: Store) -> None:
-    store(A, "one", "two")
-    file = cli.kept / f"{A}.jsonl"
-    lines = file.read_bytes().splitlines(keepends=True)
-    lines[9] = lines[9].replace(b'"seq"', b'"sec"')
-    file.write_bytes(b"".join(lines))
-    damaged = file.read_bytes()
+    session = store(A, "one", "two")
+    (place, _) = [e.seq for e in session.events if isinstance(e.data, ToolCall)]
+    cli.kept.damage(A, place)
     shown = cli.run("sessions", "show", A)
     assert shown.code != 0
     result = cli.run("sessions", "verify", A)
     assert result.code == 1
-    assert f"{A}  damaged: 8 events can be read\n  line 10: " in result.stdout
+    assert f"{A}  damaged: {place} events can be read\n  " in result.stdout
+    assert str(cli.kept.place) in result.stdout or f"seq {place}" in result.stdout
     assert "1 session, 1 damaged" in result.stderr
-    assert file.read_bytes() == damaged
+    assert cli.run("sessions", "verify", A).stdout == result.stdout
+    refused = cli.run("run", "--resume", A, "go on")
+    assert refused.code == 2
+    for told in (refused.stderr, shown.stderr):
+        assert "see `dsh sessions verify ID`, and its option --repair" in told
     repaired = cli.run("sessions", "verify", A, "--repair")
     assert repaired.code == 0
-    copy = cli.kept / f"{A}.damaged"
-    assert f"  repaired: 8 events are left; the copy from before is {copy}\n" in repaired.stdout
-    assert copy.read_bytes() == damaged
+    assert f"  repaired: {place} events are left; the copy from before is " in repaired.stdout
+    copy = Path(repaired.stdout.rpartition(" is ")[2].rstrip("\n"))
+    assert copy.read_bytes().count(b'"tool/call"') == 2
+    assert cli.kept.log(A).events == session.events[:place]
     assert cli.run("run", "--resume", A, "go on").code == 0
     assert cli.run("sessions", "verify", "-", stdin=f"{A}\n").code == 0
 
 
+@both
 def test_a_damaged_header_cannot_be_repaired(cli: Cli, store: Store) -> None:
     store(A, "one")
-    file = cli.kept / f"{A}.jsonl"
-    file.write_bytes(b"not a header\n" + file.read_bytes())
+    cli.kept.damage(A, -1)
     result = cli.run("sessions", "verify", A, "--repair")
     assert result.code == 1
     assert "cannot be repaired" in result.stdout
-    assert not (cli.kept / f"{A}.damaged").exists()
+    assert cli.run("sessions", "verify", A).code == 1
 
 
 def test_ctrl_c_ends_a_command(cli: Cli, store: Store) -> None:
     store(A, "precious")
     code, _ = cli.on_terminal("sessions", "remove", A, answer="\x03")
     assert code == 130
-    assert (cli.kept / f"{A}.jsonl").exists()
+    assert cli.kept.has(A)

@@ -22,6 +22,7 @@ from dsh.sessions import _list as listing
 Cli = Any
 Store = Callable[..., Session]
 
+both = pytest.mark.parametrize("cli", ["jsonl", "sqlite"], indirect=True)
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -29,6 +30,7 @@ def plain(text: str) -> list[str]:
     return [line.rstrip() for line in STYLE.sub("", text).replace("\r\n", "\n").splitlines()]
 
 
+@both
 def test_those_of_this_folder_come_newest_first_in_whole_columns(
     cli: Cli, store: Store, tmp_path: Path
 ) -> None:
@@ -41,13 +43,16 @@ def test_those_of_this_folder_come_newest_first_in_whole_columns(
     session_id, changed, turns, size, ended, cwd, title = result.rows[0]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", changed)
     assert (turns, ended, cwd, title) == ("2", "completed", str(cli.folder), "second task")
-    assert int(size) == (cli.kept / f"{session_id}.jsonl").stat().st_size
+    with cli.kept.open() as backend:
+        kept = {snapshot.header.id: snapshot.size for snapshot in backend.list(archived=False)}
+    assert int(size) == kept[session_id] > 1_000
     assert result.stderr == ""
     everywhere = cli.run("sessions", "list", "--all", "--limit", "2")
     assert len(everywhere.rows) == 2
     assert cli.run("sessions", "--cwd", str(tmp_path)).rows[0][0] == "c" * 32
 
 
+@both
 def test_json_has_one_object_a_line(cli: Cli, store: Store) -> None:
     store("s-1", "a task", created_at=5)
     (found,) = cli.run("sessions", "--json").objects
@@ -56,6 +61,7 @@ def test_json_has_one_object_a_line(cli: Cli, store: Store) -> None:
     assert found["events"] > 5
 
 
+@both
 def test_nothing_there_is_said_and_no_failure(cli: Cli, store: Store, tmp_path: Path) -> None:
     empty = cli.run("sessions")
     assert (empty.code, empty.stdout) == (0, "")
@@ -67,6 +73,7 @@ def test_nothing_there_is_said_and_no_failure(cli: Cli, store: Store, tmp_path: 
     assert "there are no archived sessions" in cli.run("sessions", "--archived").stderr
 
 
+@both
 def test_a_session_whose_turn_was_never_closed_is_open(cli: Cli, store: Store) -> None:
     store("s-1", "a task", cut=5)
     assert cli.run("sessions").rows[0][4] == "open"
@@ -97,18 +104,22 @@ def test_a_terminal_is_told_what_it_does_not_see(cli: Cli, store: Store) -> None
     assert "3 of 4 sessions; --limit 4 shows them all" in shown
 
 
-def test_no_store_at_all_is_a_matter_of_configuration(cli: Cli) -> None:
-    cli.env["PYTHONPATH"] = ""
-    result = cli.run("sessions")
-    if result.code:  # another store may be installed beside the workspace
-        assert result.code == 2
+def test_no_store_at_all_is_a_matter_of_configuration(cli: Cli, storeless: str) -> None:
+    cli.python = storeless
+    (cli.home / ".dsh" / "dsh.yaml").unlink()
+    for action in ((), ("show", "x"), ("verify", "--all")):
+        result = cli.run("sessions", *action)
+        assert (result.code, result.stdout) == (2, "")
         assert "session_persistence" in result.stderr
+        assert "dsh-session-persistence-jsonl" in result.stderr
 
 
+@both
 def test_the_settings_choose_the_store_and_where_it_keeps(cli: Cli, tmp_path: Path) -> None:
-    other = f"session_persistence.folder={tmp_path / 'other'}"
+    where = "jsonl.folder" if cli.kept.store == "jsonl" else "sqlite.file"
+    other = f"session_persistence.{where}={tmp_path / 'other'}"
     assert cli.run("run", "--set", other, "task").code == 0
-    assert (tmp_path / "other").is_dir()
+    assert (tmp_path / "other").exists()
     assert cli.run("sessions").stdout == ""
     assert len(cli.run("sessions", "--set", other).rows) == 1
     wrong = cli.run("sessions", "--set", "seams.session_persistence=nowhere")

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from dsh.llm import TextBlock
 from dsh.llm_replay import server as wire
-from dsh.session import Session
+from dsh.session import AssistantMessage, Session
 
 Cli = Any
 Store = Callable[..., Session]
+
+both = pytest.mark.parametrize("cli", ["jsonl", "sqlite"], indirect=True)
 
 PLAIN = """
 from dsh.core import Plugin, inject
@@ -41,7 +45,7 @@ def worked(cli: Cli) -> Any:
         wire.success("Done."),
         wire.success("Done again."),
     ]
-    (cli.home / ".dsh" / "dsh.yaml").write_text("plugins: [record]\n")
+    cli.kept.write_settings("")
     with wire.serve_in_thread(script) as server:
         cli.env["DEEPSEEK_BASE_URL"] = server.url
         cli.env["DEEPSEEK_API_KEY"] = "sk-test-0123456789abcdef"
@@ -57,6 +61,7 @@ def only(cli: Cli) -> str:
     return str(row[0])
 
 
+@both
 def test_every_request_comes_out_as_it_was_sent(cli: Cli, worked: Any) -> None:
     session_id = only(cli)
     for number, attempt in enumerate(worked, 1):
@@ -87,36 +92,73 @@ def test_a_step_that_is_not_there_is_told(cli: Cli, worked: Any) -> None:
 
 def test_an_adapter_without_a_wire_form_is_told(cli: Cli) -> None:
     (cli.home / ".dsh" / "plain.py").write_text(PLAIN)
-    (cli.home / ".dsh" / "dsh.yaml").write_text("plugins: [record, ./plain.py]\n")
+    cli.kept.write_settings("plugins: [./plain.py]\n")
     assert cli.run("run", "--model", "plain/m", "task").code == 0
     result = cli.run("request", only(cli), "--step", "1")
     assert (result.code, result.stdout) == (1, "")
     assert "plain/m is served by an adapter that sends no bytes" in result.stderr
 
 
+@both
 def test_a_session_plays_again_the_same(cli: Cli, worked: Any) -> None:
     session_id = only(cli)
-    before = (cli.kept / f"{session_id}.jsonl").read_bytes()
+    before = cli.kept.log(session_id)
     result = cli.run("replay", session_id[:8])
     assert result.code == 0, result.stdout + result.stderr
     assert result.stdout.startswith(f"{session_id[:8]}: the same again: 2 turns, 3 steps, ")
-    assert (cli.kept / f"{session_id}.jsonl").read_bytes() == before
-    assert len(list(cli.kept.glob("*.jsonl"))) == 1
+    assert cli.kept.log(session_id) == before
+    assert cli.kept.ids() == [session_id]
 
 
 def test_the_first_difference_is_shown(cli: Cli, worked: Any) -> None:
-    session_id = only(cli)
-    file = cli.kept / f"{session_id}.jsonl"
-    lines = file.read_text().splitlines(keepends=True)
-    place = next(n for n, line in enumerate(lines) if '"assistant/message"' in line)
-    lines[place] = lines[place].replace("I look.", "I do not look.")
-    file.write_text("".join(lines))
-    result = cli.run("replay", session_id)
+    log = cli.kept.log(only(cli))
+    place = next(e.seq for e in log.events if isinstance(e.data, AssistantMessage))
+    altered: Any = log.events[place].data
+    said = (TextBlock("I do not look."), *altered.content[1:])
+    changed = replace(log.events[place], data=replace(altered, content=said))
+    events = (*log.events[:place], changed, *log.events[place + 1 :])
+    cli.kept.put(replace(log.header, id="altered"), events)
+    result = cli.run("replay", "altered")
     assert result.code == 1
     head, recorded, replayed = result.stdout.splitlines()
-    assert f"differs at event {place - 1} (assistant/message)" in head
+    assert f"differs at event {place} (assistant/message)" in head
     assert "I do not look." in recorded
     assert "I look." in replayed
+
+
+SLOW = """
+from dsh.core import Plugin, inject
+from dsh.tools import ToolRegistry, tool
+
+@tool(concurrent=True)
+async def look(number: int) -> str:
+    "Look."
+    return str(number)
+
+class Looks(Plugin):
+    tools = inject(ToolRegistry)
+
+    async def start(self):
+        self.tools.register(self.ctx, look)
+"""
+
+
+def test_another_limit_and_agents_of_the_settings_are_no_difference(cli: Cli) -> None:
+    (cli.home / ".dsh" / "looks.py").write_text(SLOW)
+    calls = [(f"call_{number}", "look", {"number": number}) for number in range(12)]
+    script = [wire.tool_calls(calls), wire.success("All.")]
+    cli.kept.write_settings("plugins: [./looks.py]\nagent: {max_parallel_tools: 12}\n")
+    with wire.serve_in_thread(script) as server:
+        cli.env["DEEPSEEK_BASE_URL"] = server.url
+        cli.env["DEEPSEEK_API_KEY"] = "sk-test-0123456789abcdef"
+        assert cli.run("run", "look everywhere").code == 0
+    session_id = only(cli)
+    kinds = [event["type"] for event in cli.kept.events(session_id)]
+    assert kinds[kinds.index("tool/call") :][:12] == ["tool/call"] * 12
+    cli.kept.write_settings("agent: {agents: [{id: watcher, cwd: /nowhere/at/all}]}\n")
+    result = cli.run("replay", session_id)
+    assert (result.code, result.stderr) == (0, "")
+    assert "the same again: 1 turn, 2 steps" in result.stdout
 
 
 def test_nothing_can_be_played_without_a_bundle(cli: Cli, store: Store) -> None:

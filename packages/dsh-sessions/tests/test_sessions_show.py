@@ -16,6 +16,8 @@ Cli = Any
 Store = Callable[..., Session]
 A, B = "a1b2c3d4" + "0" * 24, "a1b2ffff" + "0" * 24
 
+both = pytest.mark.parametrize("cli", ["jsonl", "sqlite"], indirect=True)
+
 
 def test_a_transcript_says_what_happened(cli: Cli, store: Store) -> None:
     store(A, "make it so", "and again")
@@ -32,6 +34,7 @@ def test_a_transcript_says_what_happened(cli: Cli, store: Store) -> None:
     assert text.count("[model:") == 1
 
 
+@both
 def test_one_turn_and_the_raw_events(cli: Cli, store: Store) -> None:
     session = store(A, "one", "two", "three")
     text = cli.run("sessions", "show", A, "--turn", "2").stdout
@@ -48,22 +51,24 @@ def test_one_turn_and_the_raw_events(cli: Cli, store: Store) -> None:
     assert "has no turn 4: it has 3 turns" in wrong.stderr
 
 
+@both
 def test_an_open_turn_is_shown_as_it_lies_there(cli: Cli, store: Store) -> None:
     session = store(A, "make it so")
     (call,) = [e.seq for e in session.events if e.type == "tool/call"]
-    (cli.kept / f"{A}.jsonl").unlink()
+    cli.kept.remove(A)
     store(A, "make it so", cut=call + 1)
     text = cli.run("sessions", "show", A).stdout
     assert "$ echo text=x\n  [no result is recorded]" in text
     assert "[turn 1: open: somebody works on it right now, or it was killed]" in text
     assert len(cli.run("sessions", "show", A, "--json").objects) == call + 1
-    assert len((cli.kept / f"{A}.jsonl").read_text().splitlines()) == call + 2
+    assert len(cli.kept.events(A)) == call + 1
 
 
+@both
 def test_an_interrupted_call_and_an_error_are_marked(cli: Cli, store: Store) -> None:
     session = store(A, "make it so")
     (call,) = [e.seq for e in session.events if e.type == "tool/call"]
-    (cli.kept / f"{A}.jsonl").unlink()
+    cli.kept.remove(A)
     store(A, "make it so", cut=call + 1)
     assert cli.run("run", "--resume", A, "go on").code == 0
     text = cli.run("sessions", "show", A).stdout
@@ -122,10 +127,11 @@ def test_an_unknown_and_an_ambiguous_id_are_clear_errors(
 def test_a_whole_id_that_begins_another_one_is_meant_itself(cli: Cli, store: Store) -> None:
     store("task", "short")
     store("task-2", "long")
-    assert cli.run("sessions", "path", "task").stdout == f"{cli.kept / 'task.jsonl'}\n"
-    assert cli.run("sessions", "path", "task-").stdout == f"{cli.kept / 'task-2.jsonl'}\n"
+    assert cli.run("sessions", "path", "task").stdout == f"{cli.kept.where('task')}\n"
+    assert cli.run("sessions", "path", "task-").stdout == f"{cli.kept.where('task-2')}\n"
 
 
+@both
 def test_an_export_is_a_recording_that_can_be_played(
     cli: Cli, store: Store, tmp_path: Path
 ) -> None:

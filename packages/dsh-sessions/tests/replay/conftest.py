@@ -120,15 +120,15 @@ class Recorder:
 
 
 @asynccontextmanager
-async def _recorder(script: Iterable[Entry]) -> AsyncGenerator[Recorder, None]:
+async def _recorder(script: Iterable[Entry], **config: Any) -> AsyncGenerator[Recorder, None]:
     async with App() as app:
-        await app.mount(AgentCore, {"invariants": {"level": "full"}}).settled()
+        await app.mount(AgentCore, {"invariants": {"level": "full"}, **config}).settled()
         model = ScriptedAdapter(script)
         app[LlmService].register(app.ctx, model, "test")
         yield Recorder(app, model)
 
 
-Open = Callable[[Iterable[Entry]], AbstractAsyncContextManager[Recorder]]
+Open = Callable[..., AbstractAsyncContextManager[Recorder]]
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dsh.agent.events import AgentQueued
+from dsh.agent.events import AgentCreated, AgentQueued
 from dsh.agent_core import AgentCore
-from dsh.core import App
+from dsh.core import App, Plugin, PluginConfig, settings
 from dsh.llm import LlmService, TextBlock
-from dsh.llm_replay import ScriptedAdapter, text, tool_call
+from dsh.llm_replay import ScriptedAdapter, text, tool_call, tool_calls
 from dsh.session import (
     AssistantChunk,
     SessionEvent,
@@ -25,7 +25,7 @@ from dsh.session.testing import types_of
 from dsh.sessions.replay import replay_in, replay_session
 from dsh.tools import ToolRegistry
 
-Recorder = Callable[[Any], Any]
+Recorder = Callable[..., Any]
 
 
 async def test_a_session_with_everything_comes_out_the_same(
@@ -80,6 +80,77 @@ async def test_what_a_fork_inherited_is_not_played(recorder: Recorder) -> None:
     assert report.divergence is None
     assert (report.turns, report.events) == (1, len(log) - first)
     assert (await replay_session(log, bundle=AgentCore)).turns == 2
+
+
+@pytest.mark.parametrize(
+    "config",
+    [None, {"max_parallel_tools": 2}, AgentCore.Config(max_parallel_tools=3), AgentCore.Config()],
+)
+async def test_more_calls_overlap_than_the_bundle_would_let(
+    recorder: Recorder, config: object
+) -> None:
+    many = tool_calls([(f"c{number}", "look", "{}") for number in range(11)])
+    async with recorder([many, text("ok")], max_parallel_tools=11) as opened:
+        opened.tool("look", concurrent=True)
+        async with opened.agent() as handle:
+            await handle.agent.ask("look everywhere")
+        log = opened.log
+    kinds = [kind for kind in types_of(log) if kind.startswith("tool/")]
+    assert kinds == ["tool/call"] * 11 + ["tool/result"] * 11
+    report = await replay_session(log, bundle=AgentCore, config=config)
+    assert report.divergence is None
+    assert report.events == len(log)
+
+
+async def test_a_lower_limit_that_was_comes_out_as_it_was(recorder: Recorder) -> None:
+    many = tool_calls([(f"c{number}", "look", "{}") for number in range(5)])
+    async with recorder([many, text("ok")], max_parallel_tools=2) as opened:
+        opened.tool("look", concurrent=True)
+        async with opened.agent() as handle:
+            await handle.agent.ask("look everywhere")
+        log = opened.log
+    report = await replay_session(log, bundle=AgentCore, config={"max_parallel_tools": 5})
+    assert report.divergence is None
+
+
+@pytest.mark.parametrize("as_model", [False, True])
+async def test_agents_of_the_configuration_are_not_made(recorder: Recorder, as_model: bool) -> None:
+    made: list[str] = []
+
+    class Watching(AgentCore):
+        async def start(self) -> None:
+            self.ctx.on(AgentCreated, lambda event: made.append(event.agent.id))
+            await super().start()
+
+    async with recorder([text("ok")]) as opened:
+        async with opened.agent() as handle:
+            await handle.agent.ask("a")
+        log = opened.log
+    said = {"agents": [{"id": "watcher", "model": "test/scripted"}]}
+    config = Watching.Config.model_validate(said) if as_model else said
+    report = await replay_session(log, bundle=Watching, config=config)
+    assert report.ok
+    assert len(made) == 1
+    assert "watcher" not in made
+
+
+async def test_a_bundle_without_such_settings_gets_its_own_alone(recorder: Recorder) -> None:
+    class Small(Plugin):
+        class Config(PluginConfig):
+            note: str = ""
+
+        config = settings(Config)
+
+        async def start(self) -> None:
+            await self.ctx.mount(AgentCore).settled()
+
+    many = tool_calls([(f"c{number}", "look", "{}") for number in range(2)])
+    async with recorder([many, text("ok")]) as opened:
+        opened.tool("look", concurrent=True)
+        async with opened.agent() as handle:
+            await handle.agent.ask("a")
+        log = opened.log
+    assert (await replay_session(log, bundle=Small, config={"note": "x"})).ok
 
 
 async def test_an_empty_log_comes_out_empty() -> None:

@@ -11,6 +11,7 @@ from dsh.cli._exits import ERROR, OK, UsageError
 from dsh.cli._failures import say
 from dsh.cli._logs import Logs
 from dsh.cli._out import Out, stderr
+from dsh.cli._past import STORE_KEY
 from dsh.cli._signals import Signals
 from dsh.cli._task import Task, perform
 from dsh.cli._view import Report, TextView
@@ -19,7 +20,7 @@ from dsh.llm_replay.server import WireServer
 from dsh.loader import Deployment
 from dsh.sessions import newest_session, open_store
 
-GROUP: Final = "dsh.seam.session_persistence"
+GROUP: Final = f"dsh.seam.{STORE_KEY}"
 STORES: Final = ("dsh-session-persistence-jsonl", "dsh-session-persistence-sqlite")
 """Wheels with a store, for whoever has none or only one."""
 
@@ -71,7 +72,7 @@ async def run_swap_demo(folder: Path, home: Path, out: Out, signals: Signals, lo
             return ERROR
         out.line()
     for name, (_, place) in kept.items():
-        out.line(f"{name}: {place}")
+        out.line(f"{name}: {place.replace(str(home), '$DSH_HOME')}")
     first, *others = (types for types, _ in kept.values())
     if any(types != first for types in others):
         say("the stores did not keep the same session")

@@ -222,10 +222,11 @@ class Examination:
             why = "disabled" if row else "not in the settings"
             self._fact("sessions", "recorded", f"no: the row `{RECORD}` is {why}")
             return
-        header = SessionHeader(id="ID", created_at=0, cwd=str(working_folder(self._args.cwd)))
-        place = store.locate(header)
+        made_up = "0" * 32  # one of the form that ids have: a store may escape others
+        header = SessionHeader(id=made_up, created_at=0, cwd=str(working_folder(self._args.cwd)))
+        place = store.locate(header) or "the store does not say"
         self._fact("sessions", "recorded", f"yes, by {store.name}")
-        self._fact("sessions", "place", place or "the store does not say")
+        self._fact("sessions", "place", place.replace(made_up, "ID"))
 
     def _fact(self, section: str, name: str, text: str) -> None:
         self.sections.setdefault(section, []).append(Fact(name, text))

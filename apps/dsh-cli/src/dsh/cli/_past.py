@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from dsh.cli._exits import USAGE, CliError, UsageError
 from dsh.cli._settings import read_settings, working_folder
-from dsh.core import DshError
+from dsh.core import DshError, entry_points
 from dsh.loader import Deployment
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 RECORD: Final = "record"
 """The plugin that has sessions kept."""
+STORE_KEY: Final = "session_persistence"
+"""The service that keeps them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,11 @@ class NotResumable(CliError):
 
 
 def is_recording(deployment: Deployment) -> bool:
-    """Whether a deployment keeps its sessions."""
-    return any(row.use == RECORD and not row.disabled for row in deployment.rows)
+    """Whether a deployment keeps its sessions: something needs a store, or one is named."""
+    if STORE_KEY in deployment.seams:
+        return True
+    keeping = {RECORD, *(point.name for point in entry_points(f"dsh.seam.{STORE_KEY}"))}
+    return any(row.use in keeping and not row.disabled for row in deployment.rows)
 
 
 def wants_past(args: argparse.Namespace) -> bool:
@@ -143,8 +148,9 @@ def not_resumable(error: DshError) -> DshError:
     if not isinstance(error, PersistenceError):
         return error
     hint = error.hint
-    if isinstance(error, SessionCorrupt) and hint is None:
-        hint = "`dsh sessions verify` shows the damage, and with --repair cuts it away"
-    elif isinstance(error, SessionInUse) and hint is None:
-        hint = "wait for it to end, or go on with a copy: --fork"
+    if isinstance(error, SessionCorrupt):
+        own = "" if hint is None else f"{hint}; "
+        hint = f"{own}see `dsh sessions verify ID`, and its option --repair"
+    elif isinstance(error, SessionInUse):
+        hint = "wait until it has ended, or go on with a copy: --fork ID"
     return NotResumable(error.message, code=error.code, hint=hint)

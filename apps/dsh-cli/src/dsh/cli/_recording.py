@@ -37,7 +37,8 @@ _ERRORS: Final = (
 )
 _CODES: Final = frozenset(error.code for error in _ERRORS)
 _WHEEL: Final = "dsh-session-persistence-jsonl"
-_WAY_OUT: Final = "make room or mend the store, or run with --ephemeral, which keeps nothing"
+_MEND: Final = "make room or mend the store"
+_WAY_OUT: Final = "or run with --ephemeral, which keeps nothing"
 
 
 class NotRecorded(CliError):
@@ -90,7 +91,7 @@ def telling_store_trouble(ephemeral: bool, *, resumed: bool = False) -> Generato
     except PersistenceError as error:
         if resumed:
             raise not_resumable(error) from error
-        raise NotRecorded(error.message, code=error.code, hint=error.hint or _WAY_OUT) from error
+        raise NotRecorded(error.message, code=error.code, hint=_hint(error)) from error
     except BootError as error:
         store = next((p for p in error.problems if p.name == RECORD), None)
         cause = next((p.error for p in error.problems if p.error is not None), None)
@@ -98,19 +99,17 @@ def telling_store_trouble(ephemeral: bool, *, resumed: bool = False) -> Generato
             raise
         if cause is None and len(error.problems) > 1:
             raise  # the store waits for something itself
-        code = cause.code if cause is not None else error.code
-        hint = (cause.hint if cause is not None else None) or _hint(cause)
         raise NotRecorded(
             f"this run cannot be recorded: {cause.message if cause else store.reason}",
-            code=code,
-            hint=hint,
+            code=cause.code if cause is not None else error.code,
+            hint=_hint(cause),
         ) from error
 
 
 def _hint(cause: DshError | None) -> str:
-    if cause is not None:
-        return _WAY_OUT
-    return f"install {_WHEEL}, or run with --ephemeral, which keeps nothing"
+    """Return what can be done about a store that fails, or about one that is not there."""
+    mend = f"install {_WHEEL}" if cause is None else cause.hint or _MEND
+    return f"{mend}, {_WAY_OUT}"
 
 
 def with_store_trouble(report: Report, events: Iterable[SessionEvent]) -> Report:
@@ -130,5 +129,5 @@ def with_store_trouble(report: Report, events: Iterable[SessionEvent]) -> Report
         report,
         exit_code=USAGE,
         message=f"this run cannot be recorded, so nothing was done: {report.message}",
-        hint=_WAY_OUT,
+        hint=f"{_MEND}, {_WAY_OUT}",
     )

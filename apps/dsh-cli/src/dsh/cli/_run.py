@@ -63,7 +63,7 @@ def command(args: argparse.Namespace) -> int:
         text=text,
         deployment=deployment,
         folder=folder,
-        model=args.model or (past and past.model),
+        model=args.model or (None if past is None else past.model),
         effort=args.effort or (None if past is None or args.model else past.effort),
         max_steps=args.max_steps,
         max_tokens=args.max_tokens,

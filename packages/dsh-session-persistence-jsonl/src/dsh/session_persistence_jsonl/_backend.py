@@ -19,7 +19,6 @@ from dsh.session import (
 )
 from dsh.session_persistence import (
     AppendRefused,
-    Backend,
     Damage,
     FormatUnsupported,
     IntegrityReport,
@@ -29,11 +28,10 @@ from dsh.session_persistence import (
     SessionInUse,
     SessionSnapshot,
     SessionSummary,
-    StoredLog,
     StoredSessionExists,
     StoredSessionNotFound,
-    summarize,
 )
+from dsh.session_persistence.backend import Backend, StoredLog, summarize
 from dsh.session_persistence_jsonl import _files
 from dsh.session_persistence_jsonl._content import Content, compress, plain_content, zstd_content
 from dsh.session_persistence_jsonl._failures import telling

@@ -19,7 +19,7 @@ from dsh.session.errors import SessionFormatError
 from dsh.session_persistence import Damage, FormatUnsupported, SessionCorrupt
 from dsh.session_persistence_jsonl._content import Content
 from dsh.session_persistence_jsonl._lines import is_sealed, unsealed
-from dsh.session_persistence_jsonl._pack import RowError, read_line
+from dsh.session_persistence_jsonl._rows import RowError, read_line
 
 __all__ = ["Scan", "read_header", "scan"]
 
@@ -148,7 +148,6 @@ def _look_behind(found: Scan, path: Path, number: int, line: bytes, lines: Bytes
     """Look through the lines from the first damaged one on."""
     found.lines_cut = True
     expected: int | None = None
-    scratch: list[SessionEvent] = []
     for behind in (line, *lines):
         if behind[-1:] != b"\n":
             found.torn = True
@@ -163,7 +162,7 @@ def _look_behind(found: Scan, path: Path, number: int, line: bytes, lines: Bytes
                 _note(found, path, number, "its checksum does not fit", None)
             continue
         found.committed |= behind is not line and behind.startswith(_TURN_START)
-        expected = _follow(found, path, number, behind, expected, scratch, behind is not line)
+        expected = _follow(found, path, number, behind, expected, behind is not line)
 
 
 def _follow(
@@ -172,12 +171,11 @@ def _follow(
     number: int,
     line: bytes,
     expected: int | None,
-    scratch: list[SessionEvent],
     tell: bool,
 ) -> int | None:
     """Check a sound line behind damage against the one before it; return the seq after it."""
     try:
-        events = list(read_line(unsealed(line), scratch))
+        events = list(read_line(unsealed(line), None))
     except RowError as error:
         if tell:
             _note(found, path, number, f"a packed row is malformed: {error}", expected)

@@ -10,16 +10,15 @@ from pathlib import Path
 from dsh.session import SessionEvent, SessionHeader
 from dsh.session_persistence import (
     AppendRefused,
-    Backend,
     FormatUnsupported,
     IntegrityReport,
     SessionCorrupt,
     SessionSnapshot,
     SessionSummary,
-    StoredLog,
     StoredSessionExists,
     StoredSessionNotFound,
 )
+from dsh.session_persistence.backend import Backend, StoredLog
 from dsh.session_persistence_sqlite._changes import (
     cut_after,
     insert_events,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dsh.session import SessionEvent, SessionHeader, TurnEnd
-from dsh.session_persistence import summarize
+from dsh.session_persistence.backend import summarize
 from dsh.session_persistence_sqlite._event_rows import encode_event_rows
 from dsh.session_persistence_sqlite._session_rows import (
     HEADER_COLUMNS,

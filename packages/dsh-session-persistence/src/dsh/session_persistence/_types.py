@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dsh.session import SessionEvent, SessionHeader
-from dsh.session_persistence._summary import SessionSummary
 
-__all__ = ["RawArtifact", "SessionSnapshot", "StoredSession"]
+__all__ = ["RawArtifact", "SessionSnapshot", "SessionSummary", "StoredSession"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +17,22 @@ class StoredSession:
     """What is known of the session besides its events."""
     events: tuple[SessionEvent, ...]
     """The whole log; an interrupted turn has been closed (see `inspect` and `load`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """What a listing tells about a session besides its header."""
+
+    title: str | None = None
+    """First line of the first prompt, shortened and printable; None before there is one."""
+    turns: int = 0
+    """How many turns were opened."""
+    events: int = 0
+    """How many events the log has."""
+    updated_at: int | None = None
+    """Time of the last event in epoch milliseconds."""
+    ended: str | None = None
+    """Kind of the reason the last turn ended with; None while it is open or before the first."""
 
 
 @dataclass(frozen=True, slots=True)

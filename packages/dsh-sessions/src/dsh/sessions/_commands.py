@@ -118,7 +118,7 @@ def _request(commands: Any) -> None:
 
 def _action(actions: Any, name: str, told: str, home: str) -> argparse.ArgumentParser:
     # what is not given here must not hide what was given before the action
-    parser = actions.add_parser(
+    parser: argparse.ArgumentParser = actions.add_parser(
         name,
         help=told,
         description=told[0].upper() + told[1:] + ".",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import redirect_stdout
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from contextlib import contextmanager, redirect_stdout
 from typing import Any, TextIO, TypeAlias
 
 import anyio
@@ -30,16 +30,27 @@ def with_store(args: argparse.Namespace, work: Work) -> int:
     out = sys.stdout
 
     async def run() -> int:
-        try:
+        with telling_damage():
             async with open_store(deployment) as store:
                 return await work(args, store, out)
-        except SessionCorrupt as error:
-            if error.hint is None:
-                error.hint = "`dsh sessions verify` shows all that is wrong with it"
-            raise
 
     with redirect_stdout(sys.stderr):  # what a plugin prints is no part of the output
         return anyio.run(run)
+
+
+@contextmanager
+def telling_damage() -> Generator[None]:
+    """Name the command that looks at a damaged session, behind what the store says about it.
+
+    Raises:
+        SessionCorrupt: As it came.
+    """
+    try:
+        yield
+    except SessionCorrupt as error:
+        own = "" if error.hint is None else f"{error.hint}; "
+        error.hint = f"{own}see `dsh sessions verify ID`, and its option --repair"
+        raise
 
 
 def settings_of(args: argparse.Namespace) -> Deployment:

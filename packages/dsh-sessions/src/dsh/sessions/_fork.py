@@ -52,7 +52,7 @@ def find_turn(session_id: str, turns: Sequence[Turn], number: int) -> Turn:
     noun = "turn" if len(turns) == 1 else "turns"
     raise UnknownTurn(
         f"session {session_id!r} has no turn {number}: it has {len(turns)} {noun}",
-        hint=f"the last one is {turns[-1].number}",
+        hint="`dsh sessions show` shows them",
     )
 
 

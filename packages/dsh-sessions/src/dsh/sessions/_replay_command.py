@@ -12,7 +12,8 @@ import anyio
 from dsh.core import JsonValue
 from dsh.core import json as djson
 from dsh.loader import Deployment, SeamError, explain_bundle, load_bundle
-from dsh.sessions._console import settings_of
+from dsh.session import SessionHeader
+from dsh.sessions._console import settings_of, telling_damage
 from dsh.sessions._find import find_session, short_id
 from dsh.sessions._open import open_store
 from dsh.sessions._text import count, one_line
@@ -27,12 +28,12 @@ def replay(args: argparse.Namespace) -> int:
     deployment = settings_of(args)
     out = sys.stdout
     with redirect_stdout(sys.stderr):  # what a plugin prints is no part of the output
-        session_id, report = anyio.run(_replay, deployment, args.id)
-    _tell(session_id, report, out)
+        header, report = anyio.run(_replay, deployment, args.id)
+    _tell(header, report, out)
     return 0 if report.ok else 1
 
 
-async def _replay(deployment: Deployment, text: str) -> tuple[str, ReplayReport]:
+async def _replay(deployment: Deployment, text: str) -> tuple[SessionHeader, ReplayReport]:
     choice = explain_bundle(deployment)
     if choice is None:
         raise SeamError(
@@ -41,21 +42,24 @@ async def _replay(deployment: Deployment, text: str) -> tuple[str, ReplayReport]
             hint="choose one: --set bundle=agent-core",
         )
     bundle = load_bundle(choice, deployment.where(("bundle",)))
-    async with open_store(deployment) as store:
-        found = await find_session(store, text)
-        events = await store.read_from(found.header.id, 0)
+    with telling_damage():
+        async with open_store(deployment) as store:
+            found = await find_session(store, text)
+            events = await store.read_from(found.header.id, 0)
     report = await replay_session(events, found.header, bundle=bundle, config=deployment.agent)
-    return found.header.id, report
+    return found.header, report
 
 
-def _tell(session_id: str, report: ReplayReport, out: TextIO) -> None:
-    name = one_line(short_id(session_id))
+def _tell(header: SessionHeader, report: ReplayReport, out: TextIO) -> None:
+    name = one_line(short_id(header.id))
     played = ", ".join(
         (count(report.turns, "turn"), count(report.steps, "step"), count(report.events, "event"))
     )
     difference = report.divergence
     if difference is None:
-        out.write(f"{name}: the same again: {played}\n")
+        inherited = count(header.seed_length or 0, "event")
+        behind = f", behind {inherited} of the session it was forked from"
+        out.write(f"{name}: the same again: {played}{behind if header.seed_length else ''}\n")
         return
     out.write(
         f"{name}: differs at {one_line(str(difference))}, after {played} that were the same\n"

@@ -18,7 +18,7 @@ from dsh.loader import Deployment, open_app
 from dsh.session import SessionEvent, rebuild_request, request_steps
 from dsh.session.errors import RebuildError
 from dsh.session_persistence import SessionPersistence
-from dsh.sessions._console import settings_of
+from dsh.sessions._console import settings_of, telling_damage
 from dsh.sessions._find import find_session, short_id
 from dsh.sessions._open import open_store
 from dsh.sessions._text import count
@@ -60,8 +60,9 @@ def request(args: argparse.Namespace) -> int:
 
 
 async def _body(deployment: Deployment, text: str, turn: int | None, number: int) -> bytes:
-    async with open_store(deployment) as store:
-        session_id, events = await _read(store, text)
+    with telling_damage():
+        async with open_store(deployment) as store:
+            session_id, events = await _read(store, text)
     made = request_of(session_id, events, turn, number)
     async with open_app(_without_recording(deployment)) as app:
         body = app[LlmService].render(made)

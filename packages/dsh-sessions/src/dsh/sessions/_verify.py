@@ -71,9 +71,9 @@ async def _one(store: SessionPersistence, session_id: str, out: TextIO, *, repai
     except PersistenceError as error:
         out.write(f"  cannot be repaired: {safe(error.message)}\n")
         return False
-    events = count(saved.events, "event")
+    left = f"{count(saved.events, 'event')} {'is' if saved.events == 1 else 'are'} left"
     kept = f"; the copy from before is {saved.copy}" if saved.copy is not None else ""
-    out.write(f"  repaired: {events} are left{kept}\n")
+    out.write(f"  repaired: {left}{kept}\n")
     return True
 
 

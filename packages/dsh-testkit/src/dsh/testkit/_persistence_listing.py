@@ -10,7 +10,8 @@ import anyio
 from dsh.llm import TextBlock
 from dsh.session import SessionEvent, UserMessage, UserSource
 from dsh.session.testing import worked_turn, write_turn
-from dsh.session_persistence import StoredSessionNotFound, summarize
+from dsh.session_persistence import StoredSessionNotFound
+from dsh.session_persistence.backend import summarize
 from dsh.testkit._persistence_bench import (
     OpenStore,
     StoreBench,

@@ -14,6 +14,7 @@ from dsh.session import (
     interrupted_turn_closers,
 )
 from dsh.sessions.replay._compare import difference, missing
+from dsh.sessions.replay._config import config_to_play
 from dsh.sessions.replay._plan import Plan, Segment, plan_of
 from dsh.sessions.replay._player import Player
 from dsh.sessions.replay._report import Divergence, ReplayReport
@@ -36,7 +37,8 @@ async def replay_session(
         events: The log, from its first event on.
         header: What is known of the session besides its log; says how much a fork inherited.
         bundle: The plugin that mounts the spine, `dsh.agent_core.AgentCore` for example.
-        config: Its configuration; it should make no agents.
+        config: Its configuration. Agents that it would make are left out, and its limit on calls
+            that overlap is raised to what the log shows.
 
     Returns:
         How much came out as recorded, and the first difference.
@@ -45,7 +47,7 @@ async def replay_session(
         SeedError: What a fork inherited is no log.
     """
     async with App() as app:
-        await app.mount(bundle, config).settled()
+        await app.mount(bundle, config_to_play(bundle, config, events)).settled()
         return await replay_in(app, events, header)
 
 

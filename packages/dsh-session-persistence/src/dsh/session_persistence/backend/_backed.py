@@ -16,20 +16,25 @@ from pydantic import PositiveInt
 from dsh.core import NextStream, PluginConfig, inject, on, settings
 from dsh.llm import StreamChunk
 from dsh.llm.events import LlmStream
-from dsh.session import Session, SessionEvent, SessionHeader, SessionStore
+from dsh.session import AssistantChunk, Session, SessionEvent, SessionHeader, SessionStore
 from dsh.session.events import (
     SessionCreated,
     SessionDisposed,
     SessionEventAppended,
     SessionFlush,
 )
-from dsh.session_persistence._backend import Backend, as_persistence_error
-from dsh.session_persistence._checks import check_from_seq, check_header, repaired
 from dsh.session_persistence._integrity import IntegrityReport
-from dsh.session_persistence._keeper import Keeper, failing
-from dsh.session_persistence._live import LiveLog, WriteBehind
 from dsh.session_persistence._service import SessionPersistence
 from dsh.session_persistence._types import RawArtifact, SessionSnapshot, StoredSession
+from dsh.session_persistence.backend._backend import Backend, as_persistence_error
+from dsh.session_persistence.backend._checks import (
+    check_from_seq,
+    check_header,
+    detached,
+    repaired,
+)
+from dsh.session_persistence.backend._keeper import Keeper, failing
+from dsh.session_persistence.backend._live import LiveLog, WriteBehind
 from dsh.session_persistence.errors import SessionInUse, StoredSessionNotFound
 
 __all__ = ["BackedPersistence"]
@@ -47,11 +52,13 @@ class BackedPersistence(SessionPersistence, ABC):
     interrupted, and runs the backend in worker threads, one call at a time.
 
     **Writing behind.** The first event that waits opens a window of `write_after_ms`; at its end
-    everything that waits is written as one batch. `session/flush` does not wait for the window,
-    and returns when nothing waits any more, what was added meanwhile included. A write that fails
-    in the background is reported once; the events stay, and the next event or flush tries again.
-    What a session leaves behind is written at once; where that fails, it is tried again every few
-    seconds and when the store is unloaded.
+    everything that waits is written as one batch. Chunks of a stream alone may wait longer, for
+    `write_chunks_after_ms`: a store keeps many of them in less room than a few, and whatever is
+    worth keeping of an answer is followed by an event that is no chunk. `session/flush` does not
+    wait for a window, and returns when nothing waits any more, what was added meanwhile included.
+    A write that fails in the background is reported once; the events stay, and the next event or
+    flush tries again. What a session leaves behind is written at once; where that fails, it is
+    tried again every few seconds and when the store is unloaded.
 
     **Back-pressure.** A session with `max_unwritten` events waiting holds its model stream up
     until they are written; a write that fails there fails the stream.
@@ -69,6 +76,9 @@ class BackedPersistence(SessionPersistence, ABC):
 
         write_after_ms: PositiveInt = 200
         """Milliseconds from the first waiting event to the write, if nobody flushes before."""
+        write_chunks_after_ms: PositiveInt = 10_000
+        """The same where only chunks of a model's stream wait: a process that dies loses at most
+        this much of an unfinished answer."""
         max_unwritten: PositiveInt = 10_000
         """How many events of one session may wait before its model stream is held up."""
 
@@ -86,6 +96,7 @@ class BackedPersistence(SessionPersistence, ABC):
         self._owners: dict[str, LiveLog] = {}
         self._closing = True  # in case there is no backend
         self._window = self.config.write_after_ms / 1000
+        self._chunk_window = self.config.write_chunks_after_ms / 1000
         self._backend = self.make_backend()
         self._keeper = Keeper(self._backend, self._is_live, self._owners)
         self._limiter = anyio.CapacityLimiter(1)
@@ -125,10 +136,12 @@ class BackedPersistence(SessionPersistence, ABC):
         live = self._followed(event.session)
         if live is None:
             return
-        if live.due is None:
-            self._behind.schedule(live, self._window)
-        elif live.behind == self.config.max_unwritten // 2:
+        if live.behind == self.config.max_unwritten // 2:
             self._behind.schedule(live, 0)
+        elif type(event.event.data) is not AssistantChunk:
+            self._behind.schedule_within(live, self._window)
+        elif live.due is None:
+            self._behind.schedule(live, self._chunk_window)
 
     @on(SessionFlush)
     async def _on_flush(self, event: SessionFlush) -> None:
@@ -167,8 +180,8 @@ class BackedPersistence(SessionPersistence, ABC):
         return None if live is None or live.gone or live.session is not session else live
 
     def _arm(self, live: LiveLog) -> None:
-        if live.behind and live.due is None:
-            self._behind.schedule(live, self._window)
+        if live.behind:
+            self._behind.schedule_within(live, self._window)
 
     async def _adopt(self, session: Session) -> LiveLog:
         """Follow a session that was live before the store."""
@@ -196,7 +209,7 @@ class BackedPersistence(SessionPersistence, ABC):
                     raise
                 # the store is closed, and wrote it then
         if not live.gone:
-            live.due = None
+            self._behind.cancel(live)
 
     async def _store(self, live: LiveLog) -> None:
         step = partial(self._keeper.finish if live.gone else self._keeper.store, live)
@@ -224,7 +237,8 @@ class BackedPersistence(SessionPersistence, ABC):
 
     async def append(self, session_id: str, events: Sequence[SessionEvent]) -> None:
         """See `SessionPersistence.append`."""
-        step = partial(self._keeper.append, session_id, tuple(events))
+        # the one thing that cannot wait for the thread: the caller may go on and change them
+        step = partial(self._keeper.append, session_id, detached(session_id, events))
         await self._call(step, failing(session_id, "written"))
 
     async def load(self, session_id: str) -> StoredSession:

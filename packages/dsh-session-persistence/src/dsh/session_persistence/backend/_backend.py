@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from dsh.session import SessionEvent, SessionHeader
 from dsh.session_persistence._integrity import IntegrityReport
-from dsh.session_persistence._summary import SessionSummary
-from dsh.session_persistence._types import RawArtifact, SessionSnapshot
+from dsh.session_persistence._types import RawArtifact, SessionSnapshot, SessionSummary
 from dsh.session_persistence.errors import PersistenceError, RawUnsupported
 
 __all__ = ["Backend", "StoredLog"]

@@ -9,7 +9,7 @@ from itertools import count
 import anyio
 
 from dsh.session import Session, SessionEvent, SessionHeader
-from dsh.session_persistence._summary import SummaryFold
+from dsh.session_persistence.backend._summary import SummaryFold
 
 __all__ = ["LiveLog", "WriteBehind"]
 
@@ -28,7 +28,7 @@ class LiveLog:
         fold: The summary of those.
     """
 
-    __slots__ = ("due", "end", "failing", "fold", "header", "session", "stored")
+    __slots__ = ("due", "end", "failing", "fold", "header", "session", "stored", "ticket")
 
     def __init__(
         self, session: Session, header: SessionHeader, stored: int, fold: SummaryFold
@@ -39,6 +39,8 @@ class LiveLog:
         self.fold = fold
         self.due: float | None = None
         """When it is written, in the event loop's time; None if no write is scheduled."""
+        self.ticket = 0
+        """Names that write among all that are scheduled."""
         self.failing = False
         """Whether the last background write failed, which was reported."""
         self.end: int | None = None
@@ -73,15 +75,29 @@ class WriteBehind:
 
     def __init__(self, write: Callable[[LiveLog], Awaitable[None]]) -> None:
         self._write = write
-        self._queue: list[tuple[float, int, LiveLog]] = []
-        self._numbers = count()
+        self._queue: list[tuple[float, int]] = []
+        self._waiting: dict[int, LiveLog] = {}
+        self._tickets = count()
         self._wake = anyio.Event()
 
     def schedule(self, live: LiveLog, delay: float) -> None:
         """Have a session written after so many seconds, in place of when it was to be written."""
-        live.due = anyio.current_time() + delay
-        heappush(self._queue, (live.due, next(self._numbers), live))
+        self.cancel(live)
+        live.due, live.ticket = anyio.current_time() + delay, next(self._tickets)
+        self._waiting[live.ticket] = live
+        heappush(self._queue, (live.due, live.ticket))
         self._wake.set()
+
+    def schedule_within(self, live: LiveLog, delay: float) -> None:
+        """Have a session written after so many seconds, if it is not to be written before."""
+        if live.due is None or live.due > anyio.current_time() + delay:
+            self.schedule(live, delay)
+
+    def cancel(self, live: LiveLog) -> None:
+        """Have a session not written, if it was to be."""
+        if live.due is not None:
+            del self._waiting[live.ticket]
+            live.due = None
 
     async def run(self) -> None:
         """Write what is due, for ever."""
@@ -92,15 +108,19 @@ class WriteBehind:
                 with anyio.move_on_after(delay):
                     await self._wake.wait()
             else:
-                _, _, live = heappop(self._queue)
-                live.due = None
-                await self._write(live)
+                await self._write(self._next())
+
+    def _next(self) -> LiveLog:
+        _, ticket = heappop(self._queue)
+        live = self._waiting[ticket]
+        self.cancel(live)
+        return live
 
     def _delay(self) -> float | None:
         """Return the seconds until the next write; None if there is none to come."""
         while self._queue:
-            due, _, live = self._queue[0]
-            if live.due == due:
+            due, ticket = self._queue[0]
+            if ticket in self._waiting:
                 return due - anyio.current_time()
             heappop(self._queue)  # written meanwhile, or scheduled anew
         return None

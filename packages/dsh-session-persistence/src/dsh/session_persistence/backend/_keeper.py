@@ -11,11 +11,11 @@ from functools import partial
 from typing import Final, TypeVar
 
 from dsh.session import Session, SessionEvent, SessionHeader, interrupted_turn_closers
-from dsh.session_persistence._backend import Backend, StoredLog, as_persistence_error
-from dsh.session_persistence._checks import check_batch, check_header
-from dsh.session_persistence._live import LiveLog
-from dsh.session_persistence._summary import SummaryFold
 from dsh.session_persistence._types import StoredSession
+from dsh.session_persistence.backend._backend import Backend, StoredLog, as_persistence_error
+from dsh.session_persistence.backend._checks import check_batch, check_header
+from dsh.session_persistence.backend._live import LiveLog
+from dsh.session_persistence.backend._summary import SummaryFold
 from dsh.session_persistence.errors import (
     PersistenceError,
     SessionInUse,

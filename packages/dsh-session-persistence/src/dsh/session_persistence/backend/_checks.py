@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 from dsh.core import NotJsonError
 from dsh.core import json as djson
@@ -12,12 +14,13 @@ from dsh.session import (
     SessionEvent,
     SessionHeader,
     event_to_wire,
+    freeze,
     header_to_wire,
     interrupted_turn_closers,
 )
 from dsh.session_persistence.errors import AppendRefused
 
-__all__ = ["check_batch", "check_from_seq", "check_header", "repaired"]
+__all__ = ["check_batch", "check_from_seq", "check_header", "detached", "repaired"]
 
 
 def check_header(header: SessionHeader) -> SessionHeader:
@@ -51,13 +54,33 @@ def check_batch(
                 f"{event.type} at seq {event.seq} there",
                 code=AppendRefused.NOT_CONTIGUOUS,
             )
-        try:
+        with _only_json(session_id):
             djson.check(event_to_wire(event), where=event.type)
-        except NotJsonError as error:
-            raise AppendRefused(
-                f"session {session_id!r}: {error.message}", code=AppendRefused.NOT_JSON
-            ) from error
     return batch
+
+
+def detached(session_id: str, events: Iterable[SessionEvent]) -> tuple[SessionEvent, ...]:
+    """Return events as they are now, out of reach of whoever made them.
+
+    Raises:
+        AppendRefused: Code `NOT_JSON` naming the event type.
+    """
+    batch: list[SessionEvent] = []
+    for event in events:
+        with _only_json(session_id):
+            data = freeze(event.data, where=event.type)
+        batch.append(event if data is event.data else replace(event, data=data))
+    return tuple(batch)
+
+
+@contextmanager
+def _only_json(session_id: str) -> Generator[None]:
+    try:
+        yield
+    except NotJsonError as error:
+        raise AppendRefused(
+            f"session {session_id!r}: {error.message}", code=AppendRefused.NOT_JSON
+        ) from error
 
 
 def check_from_seq(from_seq: object) -> int:

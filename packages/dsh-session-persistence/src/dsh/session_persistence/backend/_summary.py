@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from dsh.llm import ContentBlock, TextBlock
 from dsh.session import AssistantChunk, SessionEvent, TurnEnd, TurnStart, UserMessage
+from dsh.session_persistence._types import SessionSummary
 
-__all__ = ["SessionSummary", "SummaryFold", "summarize"]
+__all__ = ["SummaryFold", "summarize"]
 
 TITLE_CHARS: Final = 120
 """A title made from a prompt is cut after so many characters."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionSummary:
-    """What a listing tells about a session besides its header."""
-
-    title: str | None = None
-    """First line of the first prompt, shortened and printable; None before there is one."""
-    turns: int = 0
-    """How many turns were opened."""
-    events: int = 0
-    """How many events the log has."""
-    updated_at: int | None = None
-    """Time of the last event in epoch milliseconds."""
-    ended: str | None = None
-    """Kind of the reason the last turn ended with; None while it is open or before the first."""
 
 
 class SummaryFold:
