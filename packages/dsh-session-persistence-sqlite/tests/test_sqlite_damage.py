@@ -17,6 +17,7 @@ from dsh.session import (
     MessageTrigger,
     Session,
     SessionEvent,
+    SessionHeader,
     TurnStart,
     UserSource,
 )
@@ -174,16 +175,50 @@ def test_every_flipped_bit_of_a_row_is_noticed(bench: Any, open_turn: Any) -> No
 
 
 @pytest.mark.parametrize("column", ["cwd", "created_at", "parent_session", "incarnation"])
-def test_a_damaged_header_is_told_and_cannot_be_saved(bench: Any, column: str) -> None:
+def test_a_damaged_header_is_told_and_made_anew(bench: Any, column: str, log: Any) -> None:
     bench.filled()
-    bench.run(f"UPDATE sessions SET {column} = '7'")
+    bench.filled(session_id="sound")
+    bench.run(f"UPDATE sessions SET {column} = '7' WHERE id = 's'")
     backend = bench.backend()
     with pytest.raises(SessionCorrupt, match="checksum of its header"):
         backend.read("s")
-    assert list(backend.list(False)) == []
-    assert not backend.verify("s").sound
+    assert [item.header.id for item in backend.list(False)] == ["sound"]
+    (hidden,) = backend.unreadable()
+    assert (hidden.session_id, hidden.error.code) == ("s", SessionCorrupt.code)
+    assert str(bench.file) in hidden.where
+    report = backend.verify("s")
+    assert (report.sound, report.events) == (False, len(log))
+    saved = backend.salvage("s")
+    (first, *rows) = Path(str(saved.copy)).read_text(encoding="utf-8").splitlines()
+    assert str(json.loads(first)["session"][column]) == "7"
+    assert len(rows) == len(log)
+    stored = backend.read("s")
+    assert stored.events == log
+    assert stored.header == SessionHeader(id="s", created_at=log[0].time)
+    assert backend.verify("s").sound
+    assert list(backend.unreadable()) == []
+    assert {item.header.id for item in backend.list(False)} == {"s", "sound"}
+
+
+def test_without_an_event_a_damaged_header_cannot_be_made_anew(bench: Any) -> None:
+    bench.filled()
+    bench.run("UPDATE sessions SET cwd = '7'")
+    bench.damage(0)
+    backend = bench.backend()
     with pytest.raises(PersistenceError, match="nothing of session 's' can be saved"):
         backend.salvage("s")
+    assert len(list(backend.unreadable())) == 1
+
+
+def test_counters_that_do_not_match_are_shown_as_damage(bench: Any) -> None:
+    bench.filled()
+    bench.run("UPDATE sessions SET turns = turns + 1")
+    backend = bench.backend()
+    (shown,) = backend.list(False)
+    assert shown.summary.damaged
+    backend.salvage("s")
+    (shown,) = backend.list(False)
+    assert not shown.summary.damaged
 
 
 def test_a_header_of_another_version_is_left_alone(bench: Any, make_header: Any, log: Any) -> None:
@@ -197,6 +232,10 @@ def test_a_header_of_another_version_is_left_alone(bench: Any, make_header: Any,
         with pytest.raises(FormatUnsupported, match="format"):
             look("s")
     assert list(backend.list(False)) == []
+    (hidden,) = backend.unreadable()
+    assert hidden.session_id == "s"
+    assert isinstance(hidden.error, FormatUnsupported)
+    assert hidden.error.hint
     assert bench.run(WHOLE) == before
 
 

@@ -76,8 +76,13 @@ def read_header(line: bytes, path: Path) -> SessionHeader:
     return header
 
 
-def scan(content: Content, path: Path) -> Scan:
+def scan(content: Content, path: Path, header: SessionHeader | None = None) -> Scan:
     """Read a whole log.
+
+    Args:
+        content: What the file holds.
+        path: The file, for messages.
+        header: What to take for the header where the first line is known to be none.
 
     Raises:
         FormatUnsupported: Another version wrote it.
@@ -85,9 +90,11 @@ def scan(content: Content, path: Path) -> Scan:
     """
     lines = BytesIO(content.text)
     first = lines.readline()
-    if not first.endswith(b"\n"):
-        raise _no_header(path, _no_first_line(content))
-    found = Scan(read_header(first, path), good=len(first))
+    if header is None:
+        if not first.endswith(b"\n"):
+            raise _no_header(path, _no_first_line(content), _LOST)
+        header = read_header(first, path)
+    found = Scan(header, good=len(first))
     events = found.events
     number = 1
     for line in lines:
@@ -211,9 +218,13 @@ def _broken_frame(content: Content, path: Path, number: int) -> Damage:
     return Damage(f"{path}, byte {at}", f"a frame cannot be decompressed: {content.broken}")
 
 
-def _no_header(path: Path, problem: str) -> SessionCorrupt:
+_LOST: Final = "restore the file from a backup, or remove it"
+_HEADLESS: Final = "salvaging it keeps a copy and makes the header anew, if the events are whole"
+
+
+def _no_header(path: Path, problem: str, hint: str = _HEADLESS) -> SessionCorrupt:
     return SessionCorrupt(
         f"a session log cannot be read: {problem}",
-        hint="restore the file from a backup, or remove it",
+        hint=hint,
         location=f"{path}:1",
     )

@@ -10,7 +10,9 @@ from dsh.session import (
     SessionEvent,
     SessionHeader,
     StepEnd,
+    StepStart,
     TurnEnd,
+    TurnStart,
     interrupted_turn_closers,
 )
 from dsh.sessions.replay._compare import difference, missing
@@ -131,9 +133,14 @@ class _Replay:
 
     def _report(self) -> ReplayReport:
         made = self._log[self._plan.seed :]
+        turns = sum(isinstance(event.data, TurnEnd) for event in made)
+        same = self._divergence is None
+        # where the log breaks off, what was begun came out as recorded too
+        counted = StepStart if same else StepEnd
         return ReplayReport(
-            turns=sum(isinstance(event.data, TurnEnd) for event in made),
-            steps=sum(isinstance(event.data, StepEnd) for event in made),
+            turns=turns,
+            steps=sum(isinstance(event.data, counted) for event in made),
             events=len(made),
             divergence=self._divergence,
+            open=same and sum(isinstance(event.data, TurnStart) for event in made) > turns,
         )
