@@ -72,24 +72,33 @@ def test_damage_up_to_the_last_turn_end_is_told_by_its_row(
     assert bench.run(WHOLE) == before
 
 
+def test_damage_that_a_sound_row_follows_refuses_an_open_turn(bench: Any, open_turn: Any) -> None:
+    bench.filled(open_turn)
+    bench.damage(END)
+    with pytest.raises(SessionCorrupt, match=f"row of events with seq {END}"):
+        bench.backend().read("s")
+
+
 @pytest.mark.parametrize("change", [name for name in CHANGES if name != "no-text"])
-def test_damage_after_the_last_turn_end_is_kept_aside(
-    bench: Any, change: str, make_header: Any, open_turn: Any, log: Any
+def test_a_damaged_last_row_is_kept_aside(
+    bench: Any, change: str, make_header: Any, open_turn: Any
 ) -> None:
     # case: SQ-07
     bench.filled(open_turn)
-    bench.damage(END, CHANGES[change])
-    rows = bench.run("SELECT * FROM events WHERE seq >= ?", END)
+    last, log = len(open_turn) - 1, open_turn[:-1]
+    bench.damage(last, CHANGES[change])
+    rows = bench.run("SELECT * FROM events WHERE seq >= ?", last)
     backend = bench.backend()
     report = backend.verify("s")
     assert [(item.seq, item.what) for item in report.damage] == [
-        (END, "its checksum does not match")
+        (last, "its checksum does not match")
     ]
-    assert report.events == END
+    assert report.events == last
     backend.acquire("s")
     stored = backend.read("s")
     assert stored.events == log
     assert stored.rest is not None
+    assert stored.lost
     backend.cut(stored)
     after = backend.read("s")
     assert (after.events, after.rest) == (log, None)
@@ -99,15 +108,11 @@ def test_damage_after_the_last_turn_end_is_kept_aside(
     assert {row[1] for row in kept} == {1}
     (shown,) = backend.list(False)
     assert shown.summary == summarize(log)
-    backend.write(make_header("s"), open_turn[END:], summarize(open_turn))
+    backend.write(make_header("s"), open_turn[last:], summarize(open_turn))
     assert backend.read("s").events == open_turn
-    bench.damage(END + 1)
+    bench.damage(last)
     backend.cut(backend.read("s"))
-    assert bench.run("SELECT cut, seq FROM cut_events ORDER BY cut, seq") == [
-        (1, END),
-        (1, END + 1),
-        (2, END + 1),
-    ]
+    assert bench.run("SELECT cut, seq FROM cut_events ORDER BY cut, seq") == [(1, last), (2, last)]
     assert backend.verify("s").sound
 
 
@@ -413,8 +418,9 @@ def test_the_file_is_checked_once_for_each_state_of_it(
 def test_cutting_counts_as_nobody_did(bench: Any, open_turn: Any) -> None:
     """The size a listing shows is right after a cut, too."""
     bench.filled(open_turn)
-    (row,) = bench.run("SELECT SUM(LENGTH(data) + LENGTH(type)) FROM events WHERE seq < ?", END)
-    bench.damage(END)
+    last = len(open_turn) - 1
+    (row,) = bench.run("SELECT SUM(LENGTH(data) + LENGTH(type)) FROM events WHERE seq < ?", last)
+    bench.damage(last)
     backend = bench.backend()
     backend.acquire("s")
     backend.cut(backend.read("s"))

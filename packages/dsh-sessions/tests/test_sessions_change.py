@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dsh.session import Session, ToolCall, TurnEnd
+from dsh.session import Session, ToolCall, ToolResult, TurnEnd
 
 Cli = Any
 Store = Callable[..., Session]
@@ -165,7 +165,12 @@ def test_damage_is_named_and_repaired_with_a_copy(cli: Cli, store: Store) -> Non
     assert f"  repaired: {place} events are left; the copy from before is " in repaired.stdout
     copy = Path(repaired.stdout.rpartition(" is ")[2].rstrip("\n"))
     assert copy.read_bytes().count(b'"tool/call"') == 2
-    assert cli.kept.log(A).events == session.events[:place]
+    left = cli.kept.log(A).events
+    assert left[:place] == session.events[:place]
+    # what was cut may have said that the call began
+    (told,) = [e.data.error for e in left[place:] if isinstance(e.data, ToolResult)]
+    assert told is not None
+    assert told.code == "TOOL_OUTCOME_UNKNOWN"
     assert cli.run("run", "--resume", A, "go on").code == 0
     assert cli.run("sessions", "verify", "-", stdin=f"{A}\n").code == 0
 

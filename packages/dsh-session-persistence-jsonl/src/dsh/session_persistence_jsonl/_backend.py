@@ -158,7 +158,8 @@ class JsonlBackend(Backend):
         revision = _files.revision_of(stat)
         if rest is None and session_id in self._locks:
             self._tails[session_id] = _Tail(revision, stat.st_size, len(found.events), Packer())
-        return StoredLog(found.header, tuple(found.events), revision, rest)
+        lost = found.lines_cut or bool(found.damage)
+        return StoredLog(found.header, tuple(found.events), revision, rest, lost)
 
     def list(self, archived: bool) -> Iterable[SessionSnapshot]:
         """See `Backend.list`."""

@@ -1,9 +1,9 @@
 """Reading a log: its events as far as they are sound, and what is wrong behind them.
 
 A process that dies leaves a last line without its end: that is torn, and was never acknowledged.
-Anything else that does not fit is damage. It is told apart by what follows it: where a turn has
-ended behind it nothing may be dropped, so the log is refused; otherwise it is a tail that a load
-cuts off and keeps aside.
+Anything else that does not fit is damage. It is told apart by what follows it: where a whole line
+stands behind it, nothing may be dropped, so the log is refused; a damaged last line is cut off by a
+load, kept aside, and remembered in what the repair says.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from dsh.session_persistence_jsonl._rows import RowError, read_line
 __all__ = ["Scan", "read_header", "scan"]
 
 _TURN_END: Final = b'{"type":"turn/end"'
-_TURN_START: Final = b'{"type":"turn/start"'
 
 
 @dataclass(slots=True)
@@ -161,14 +160,15 @@ def _look_behind(found: Scan, path: Path, number: int, line: bytes, lines: Bytes
             break
         if behind is not line:
             number += 1
-        # a damaged turn end was one, and where a turn starts the one before it has ended
+        # a damaged turn end was one
         found.committed |= behind.startswith(_TURN_END)
         if not is_sealed(behind):
             expected = None
             if behind is not line:
                 _note(found, path, number, "its checksum does not fit", None)
             continue
-        found.committed |= behind is not line and behind.startswith(_TURN_START)
+        # no crash leaves a whole line behind one that is not
+        found.committed |= behind is not line
         expected = _follow(found, path, number, behind, expected, behind is not line)
 
 

@@ -22,10 +22,10 @@ __all__ = ["SessionPersistence"]
 class SessionPersistence(Service, ABC, key="session_persistence"):
     """Keeps session logs beyond the process.
 
-    **What is promised.** Whatever lies up to a flushed `turn/end` is committed and never changes.
-    A stored log is contiguous from 0. `append` returns when its events are durable. Reading
-    rejects damage inside the committed part, and drops only a last fragment that was never
-    written completely.
+    **What is promised.** What was flushed is committed and never changes. A stored log is
+    contiguous from 0. `append` returns when its events are durable. Reading rejects damage that
+    sound records or a `turn/end` follow, and drops only the last record: one that was never
+    written completely, or is damaged; then the outcome of every open call is unknown.
 
     **Live sessions** are followed by the store itself: it takes up each session at
     `session/created`, copies each event at `session/event` (which is synchronous, so writing
@@ -90,7 +90,7 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
         Raises:
             StoredSessionNotFound: There is none, or it never had an event.
             SessionInUse: A live session with an open turn has this id, or another process owns it.
-            SessionCorrupt: The committed part is damaged.
+            SessionCorrupt: Something is damaged that sound records, or a `turn/end`, follow.
             FormatUnsupported: Another version wrote it, or it contains an event that stands in
                 the history and is not known here; the message names it.
             PersistenceError: Reading or writing failed.

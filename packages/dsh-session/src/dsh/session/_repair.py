@@ -48,8 +48,8 @@ def synthetic_tool_result(turn: int, step: int, call_id: str, *, started: bool) 
         turn: The open turn.
         step: The step of the call.
         call_id: The call.
-        started: Whether it may have run, since its `tool/call` was logged or may have been: then the
-            code is `TOOL_OUTCOME_UNKNOWN`, otherwise `TOOL_NOT_STARTED`.
+        started: Whether it may have run, its `tool/call` being logged or lost: then the code is
+            `TOOL_OUTCOME_UNKNOWN`, otherwise `TOOL_NOT_STARTED`.
     """
     if started:
         error = ErrorInfo("ToolOutcomeUnknownError", TOOL_OUTCOME_UNKNOWN)

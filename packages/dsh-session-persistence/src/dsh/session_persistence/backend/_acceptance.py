@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from dsh.session import Session, SessionEvent, SessionHeader, TurnState
+from dsh.session import (
+    Session,
+    SessionEvent,
+    SessionHeader,
+    TurnState,
+    interrupted_turn_closers,
+)
 from dsh.session.errors import EnclosureError, SessionError
 from dsh.session_persistence._integrity import Damage, IntegrityReport
 from dsh.session_persistence.backend._backend import Backend
+from dsh.session_persistence.backend._summary import summarize
 from dsh.session_persistence.errors import PersistenceError
 
 __all__ = ["salvaged", "verified"]
@@ -38,7 +45,9 @@ def salvaged(backend: Backend, session_id: str) -> IntegrityReport:
             and make no session.
     """
     report = backend.salvage(session_id)
-    if report.sound:
+    if report.damage:
+        _close(backend, session_id)
+    else:
         problem = next(iter(verified(backend, session_id).damage), None)
         if problem is not None:
             raise PersistenceError(
@@ -48,6 +57,14 @@ def salvaged(backend: Backend, session_id: str) -> IntegrityReport:
                 location=report.location,
             )
     return report
+
+
+def _close(backend: Backend, session_id: str) -> None:
+    """Close the turn that a salvaged log breaks off in, while it is known that more was there."""
+    log = backend.read(session_id)
+    closers = interrupted_turn_closers(log.events, more_was_lost=True)
+    if closers:
+        backend.write(log.header, closers, summarize((*log.events, *closers)))
 
 
 def _refused(header: SessionHeader, events: Iterable[SessionEvent]) -> Damage | None:

@@ -31,6 +31,8 @@ class StoredLog:
     """As in a listing."""
     rest: object | None = None
     """The backend's note of what follows the last complete event; None if nothing does."""
+    lost: bool = False
+    """Whether what follows was written completely once and cannot be read any more."""
 
 
 class Backend(ABC):
@@ -93,7 +95,8 @@ class Backend(ABC):
 
         Raises:
             StoredSessionNotFound: There is none, or it has no event.
-            SessionCorrupt: The committed part is damaged; names the place.
+            SessionCorrupt: Something is damaged that a `turn/end` or a sound record follows; names
+                the place.
             FormatUnsupported: Another version wrote it, or it holds an unknown type of the
                 history.
         """

@@ -17,7 +17,7 @@ from dsh.session import (
 )
 from dsh.sessions.replay._compare import difference, missing
 from dsh.sessions.replay._config import config_to_play
-from dsh.sessions.replay._plan import Plan, Segment, plan_of
+from dsh.sessions.replay._plan import Plan, Segment, plan_of, repair_of
 from dsh.sessions.replay._player import Player
 from dsh.sessions.replay._report import Divergence, ReplayReport
 
@@ -124,7 +124,8 @@ class _Replay:
         """Close a log as it was closed when it was read again after a crash."""
         if segment.closed == segment.end:
             return
-        for closer in interrupted_turn_closers(self._log):
+        repair = repair_of(self._plan.events, segment.end, segment.closed)
+        for closer in interrupted_turn_closers(self._log) if repair is None else repair:
             found = difference(self._plan.events[closer.seq], closer)
             if found is not None:
                 self._divergence = found
