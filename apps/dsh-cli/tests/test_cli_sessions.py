@@ -109,7 +109,14 @@ def test_a_fork_goes_on_with_a_copy(cli: Cli, serve: Serve, kept: Kept) -> None:
     assert kept.log(session_id) == before
     wrong = cli.run("run", "--fork", f"{session_id}:7", "task")
     assert wrong.code == 2
-    assert "has no turn 7" in wrong.stderr
+    assert f"session {session_id[:8]} has no turn 7" in wrong.stderr
+    assert f"`dsh sessions show {session_id[:8]}`" in wrong.stderr
+    for end in ("x", "-1", "", "1:2"):
+        wrong = cli.run("run", "--fork", f"{session_id[:6]}:{end}", "task")
+        assert wrong.code == 2
+        assert f"{end!r} is no turn\n     `--fork {session_id[:8]}:1` forks" in wrong.stderr
+    unknown = cli.run("run", "--fork", "zz:x", "task")
+    assert "no session has an id that begins with 'zz:x'" in unknown.stderr
     assert cli.run("run", "--fork", session_id, "task").code == 0
     assert contents(server, 3)[-2:] == ["Two.", "task"]
 
@@ -128,10 +135,67 @@ def test_a_session_keeps_its_folder(cli: Cli, serve: Serve, kept: Kept, tmp_path
     newest = cli.run("run", "--continue", "task", cwd=tmp_path)
     assert newest.code == 2
     assert f"no session of {tmp_path} is stored" in newest.stderr
-    cli.folder.rename(tmp_path / "moved")
-    gone = cli.run("run", "--resume", session_id, "task", cwd=tmp_path)
-    assert gone.code == 2
-    assert f"working folder {cli.folder} does not exist" in gone.stderr
+    assert f"--fork {session_id[:8]} --cwd DIR" in other.stderr
+
+
+@both
+def test_a_session_whose_folder_was_moved_goes_on_in_a_copy(
+    cli: Cli, serve: Serve, kept: Kept, tmp_path: Path
+) -> None:
+    server = serve([wire.success("One."), bash("pwd"), wire.success("Two.")])
+    cli.run("run", "first task")
+    session_id = kept.only()
+    moved = cli.folder.rename(tmp_path / "moved")
+    for option, told in (("--resume", session_id[:8]), ("--fork", f"{session_id[:8]}:1")):
+        gone = cli.run("run", option, told, "task", cwd=moved)
+        assert gone.code == 2
+        assert f"working folder {cli.folder} does not exist" in gone.stderr
+        fork = f"--fork {told} --cwd DIR"
+        assert f"if it was moved, go on with a copy: {fork}\n" in gone.stderr
+    other = cli.run("run", "--resume", session_id, "--cwd", str(moved), "task", cwd=moved)
+    assert other.code == 2
+    assert f"works in {cli.folder}, which does not exist any more\n" in other.stderr
+    went_on = cli.run("run", *fork.split()[:-1], str(moved), "where are you?", cwd=tmp_path)
+    assert (went_on.code, went_on.stdout) == (0, "Two.\n")
+    assert contents(server, 1)[1:3] == ["first task", "One."]
+    assert str(moved) in contents(server, 2)[-1]
+    (child,) = set(kept.ids()) - {session_id}
+    assert kept.log(child).header.cwd == str(moved)
+    assert kept.log(session_id).header.cwd == str(cli.folder)
+
+
+@both
+def test_a_session_that_was_put_away_is_taken_back_when_it_goes_on(
+    cli: Cli, serve: Serve, kept: Kept
+) -> None:
+    serve([wire.success("One."), wire.success("Two."), wire.success("Three.")])
+    cli.run("run", "first task")
+    session_id = kept.only()
+    cli.run("sessions", "archive", session_id)
+    assert kept.ids() == []
+    result = cli.run("run", "--resume", session_id, "second task")
+    assert (result.code, result.stdout) == (0, "Two.\n")
+    told = f"dsh: session {session_id[:8]} was archived; going on with it takes it back\n"
+    assert result.stderr == told
+    assert kept.ids() == [session_id]
+    assert cli.run("run", "--continue", "third task").stderr == ""
+    assert kept.turns(session_id) == 3
+
+
+def test_what_is_cut_from_the_end_of_a_session_is_told(cli: Cli, serve: Serve, kept: Kept) -> None:
+    serve([wire.success("One."), wire.success("Two."), wire.success("Three.")])
+    cli.run("run", "first task")
+    session_id = kept.only()
+    (file,) = kept.place.glob(f"*/{session_id}/session.jsonl")
+    lines = file.read_bytes().count(b"\n")
+    with file.open("ab") as log:
+        log.write(b"junk\n")
+    result = cli.run("run", "--resume", session_id, "second task")
+    assert (result.code, result.stdout) == (0, "Two.\n")
+    (told,) = result.stderr.splitlines()
+    assert told.startswith(f"dsh: the end of session {session_id[:8]} is damaged and is set aside")
+    assert f"{file}:{lines + 1}: " in told
+    assert cli.run("run", "--resume", session_id, "third task").stderr == ""
 
 
 def test_a_session_keeps_its_model_unless_another_is_given(
@@ -219,7 +283,9 @@ def test_a_second_process_is_told_who_has_the_session(cli: Cli, serve: Serve, ke
             result = cli.run("run", option, *extra, "me too")
             assert (result.code, result.stdout) == (2, "")
             assert f"by process {process.pid} on " in result.stderr
-            assert "go on with a copy: --fork" in result.stderr
+            way_out = f"go on with a copy: dsh run --fork {session_id[:8]}\n"
+            assert result.stderr.endswith(way_out)
+            assert str(kept.place) not in result.stderr
         copy = cli.run("run", "--fork", session_id, "me too")
         assert (copy.code, copy.stdout) == (0, "3\n")
         process.send_signal(signal.SIGINT)
@@ -235,7 +301,7 @@ def test_a_damaged_session_is_not_gone_on_with(cli: Cli, serve: Serve, kept: Kep
     kept.damage(session_id, 2)
     result = cli.run("run", "--resume", session_id, "go on")
     assert (result.code, result.stdout) == (2, "")
-    assert "see `dsh sessions verify ID`, and its option --repair" in result.stderr
+    assert f"`dsh sessions verify --repair {session_id[:8]}` keeps a copy" in result.stderr
     assert cli.run("run", "--fork", session_id, "go on").code == 2
     assert kept.ids() in ([session_id], [])
 
@@ -291,8 +357,22 @@ def test_a_full_disk_ends_the_turn_before_anything_unrecorded_happens(
     result = cli.run("run", "task", prefix=("prlimit", "--fsize=12000"))
     assert result.code == 1
     assert "session" in result.stderr
+    assert result.stderr.count("File too large") == 1
     assert not (cli.folder / "one").exists()
     assert len(server.attempts) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prlimit is Linux's")
+def test_a_session_that_cannot_be_written_is_one_message(
+    cli: Cli, serve: Serve, kept: Kept
+) -> None:
+    server = serve(wire.success("One."))
+    result = cli.run("run", "task", prefix=("prlimit", "--fsize=100"))
+    assert (result.code, result.stdout) == (2, "")
+    said, hint = result.stderr.splitlines()
+    assert said.startswith("dsh: this run cannot be recorded, so nothing was done: ")
+    assert "or run with --ephemeral" in hint
+    assert len(server.attempts) == 0
 
 
 @both

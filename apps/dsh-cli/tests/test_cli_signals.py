@@ -225,6 +225,51 @@ def test_a_run_that_was_told_to_ignore_interrupts_does(cli: Cli, serve: Serve) -
     assert (result.code, result.stdout) == (0, "all of it\n")
 
 
+STARTING = """
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+from dsh.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("dsh.cli._main", ["--version"]),
+        ("pydantic_core", ["sessions"]),
+        ("_datetime", ["sessions"]),
+        ("dsh.sessions._commands", ["sessions"]),
+        ("dsh.sessions._list", ["sessions"]),
+        ("asyncio", ["sessions"]),
+        ("dsh.cli._task", ["run", "go"]),
+        ("dsh.agent_core", ["run", "go"]),
+    ],
+)
+def test_an_interrupt_while_modules_are_imported_is_quiet(
+    cli: Cli, serve: Serve, module: str, arguments: list[str]
+) -> None:
+    serve(wire.success("never"))
+    process = subprocess.run(
+        [cli.python, "-c", STARTING, module, *arguments],
+        cwd=cli.folder,
+        env=cli.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert (process.returncode, process.stdout) == (130, b"")
+    said = {b"dsh: interrupting; once more to stop at once", b"dsh: interrupted"}
+    assert set(process.stderr.splitlines()) <= said
+
+
 # -- closed pipes --------------------------------------------------------------------------
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dsh.session import Session, ToolCall, TurnEnd
+from dsh.session import Session, ToolCall, ToolResult, TurnEnd
 
 Cli = Any
 Store = Callable[..., Session]
@@ -91,6 +92,25 @@ def test_deleting_without_a_terminal_needs_the_word(cli: Cli, store: Store) -> N
     assert cli.run("sessions").stdout == ""
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_copy_whose_id_could_not_be_printed_is_told(cli: Cli, store: Store) -> None:
+    store(A, "one")
+    command = [*cli.command("sessions", "fork", A)]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command,
+            cwd=cli.folder,
+            env=cli.env,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    (child,) = set(cli.kept.ids()) - {A}
+    assert done.returncode == 1
+    assert f"dsh: the copy is stored: {child}\n" in done.stderr.decode()
+
+
 @both
 def test_one_that_is_in_use_does_not_keep_the_others(cli: Cli, store: Store) -> None:
     store(A, "one")
@@ -99,6 +119,10 @@ def test_one_that_is_in_use_does_not_keep_the_others(cli: Cli, store: Store) -> 
         result = cli.run("sessions", "remove", "--yes", A, B)
     assert (result.code, result.stdout) == (1, f"{B} deleted\n")
     assert f"by process {os.getpid()} on " in result.stderr
+    assert (
+        f"wait until it has ended, or go on with a copy: dsh run --fork {A[:8]}\n" in result.stderr
+    )
+    assert str(cli.kept.place) not in result.stderr
     assert cli.kept.has(A)
 
 
@@ -135,25 +159,31 @@ def test_damage_is_named_and_repaired_with_a_copy(cli: Cli, store: Store) -> Non
     refused = cli.run("run", "--resume", A, "go on")
     assert refused.code == 2
     for told in (refused.stderr, shown.stderr):
-        assert "see `dsh sessions verify ID`, and its option --repair" in told
+        assert f"`dsh sessions verify --repair {A[:8]}` keeps a copy and what can be read" in told
     repaired = cli.run("sessions", "verify", A, "--repair")
     assert repaired.code == 0
     assert f"  repaired: {place} events are left; the copy from before is " in repaired.stdout
     copy = Path(repaired.stdout.rpartition(" is ")[2].rstrip("\n"))
     assert copy.read_bytes().count(b'"tool/call"') == 2
-    assert cli.kept.log(A).events == session.events[:place]
+    left = cli.kept.log(A).events
+    assert left[:place] == session.events[:place]
+    # what was cut may have said that the call began
+    (told,) = [e.data.error for e in left[place:] if isinstance(e.data, ToolResult)]
+    assert told is not None
+    assert told.code == "TOOL_OUTCOME_UNKNOWN"
     assert cli.run("run", "--resume", A, "go on").code == 0
     assert cli.run("sessions", "verify", "-", stdin=f"{A}\n").code == 0
 
 
 @both
-def test_a_damaged_header_cannot_be_repaired(cli: Cli, store: Store) -> None:
-    store(A, "one")
+def test_a_damaged_header_is_told_and_repaired(cli: Cli, store: Store) -> None:
+    session = store(A, "one")
     cli.kept.damage(A, -1)
-    result = cli.run("sessions", "verify", A, "--repair")
-    assert result.code == 1
-    assert "cannot be repaired" in result.stdout
     assert cli.run("sessions", "verify", A).code == 1
+    result = cli.run("sessions", "verify", A, "--repair")
+    assert (result.code, "  repaired: " in result.stdout) == (0, True)
+    assert cli.run("sessions", "verify", A).code == 0
+    assert cli.kept.log(A).events == session.events[:]
 
 
 def test_ctrl_c_ends_a_command(cli: Cli, store: Store) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dsh.session import Session, SessionHeader
-from dsh.session_persistence import SessionSnapshot, SessionSummary
+from dsh.session_persistence import SessionSnapshot, SessionSummary, UnreadableSession
 from dsh.session_persistence.testing import MemoryPersistence
 from dsh.sessions import _list as listing
 
@@ -65,12 +65,61 @@ def test_json_has_one_object_a_line(cli: Cli, store: Store) -> None:
 def test_nothing_there_is_said_and_no_failure(cli: Cli, store: Store, tmp_path: Path) -> None:
     empty = cli.run("sessions")
     assert (empty.code, empty.stdout) == (0, "")
-    assert "there are no sessions" in empty.stderr
+    assert f"there are no sessions in {cli.kept.name} ({cli.kept.place})" in empty.stderr
+    other = "sqlite" if cli.kept.store == "jsonl" else "jsonl"
+    assert f"`--set seams.session_persistence=session-persistence-{other}` looks" in empty.stderr
+    unknown = cli.run("sessions", "show", "abc")
+    for told in (str(cli.kept.place), f"seams.session_persistence=session-persistence-{other}"):
+        assert told in unknown.stderr
     store("s-1", cwd=tmp_path)
     result = cli.run("sessions")
     assert result.stdout == ""
     assert "1 session of other folders: --all" in result.stderr
     assert "there are no archived sessions" in cli.run("sessions", "--archived").stderr
+
+
+@both
+def test_what_was_put_away_is_told_where_nothing_else_is(cli: Cli, store: Store) -> None:
+    store("s-1")
+    assert cli.run("sessions", "archive", "s-1").code == 0
+    result = cli.run("sessions")
+    assert (result.code, result.stdout) == (0, "")
+    assert "1 was put away: --archived" in result.stderr
+    assert "--set" not in result.stderr
+    refused = cli.run("run", "--continue", "go on")
+    assert refused.code == 2
+    assert "1 was put away" in refused.stderr
+
+
+@both
+def test_what_cannot_be_read_is_told_beside_the_listing(cli: Cli, store: Store) -> None:
+    store("s-1", "a task")
+    store("s-2", "another")
+    cli.kept.damage("s-2", -1)
+    for form in ((), ("--json",), ("--archived",)):
+        result = cli.run("sessions", *form)
+        assert result.code == 0
+        assert "s-2" not in result.stdout
+        told = "1 session cannot be read: `dsh sessions verify --all` shows it"
+        assert told in result.stderr
+    for action in (("sessions", "show", "s-2"), ("run", "--resume", "s-2", "go on")):
+        refused = cli.run(*action)
+        assert refused.code != 0
+        assert "checksum of its" in refused.stderr
+        assert "dsh sessions verify --repair s-2" in refused.stderr
+    unknown = cli.run("sessions", "show", "zzz")
+    assert "1 session cannot be read" in unknown.stderr
+    both_of_them = cli.run("sessions", "show", "s-")
+    assert both_of_them.code == 2
+    assert "2 sessions have an id that begins with 's-'" in both_of_them.stderr
+    assert "s-2  cannot be read" in both_of_them.stderr
+
+
+def test_a_log_that_breaks_off_in_damage_is_not_open(cli: Cli, store: Store) -> None:
+    store("s-1", "a task")
+    cli.kept.damage("s-1", 3)
+    assert cli.run("sessions").rows[0][4] == "damaged"
+    assert cli.run("sessions", "--json").objects[0]["damaged"] is True
 
 
 @both
@@ -167,6 +216,9 @@ class Many(MemoryPersistence):
             )
             for number in range(10_000)
         )
+
+    async def unreadable(self) -> tuple[UnreadableSession, ...]:
+        return ()
 
     async def inspect(self, session_id: str) -> Any:
         raise AssertionError("a log is read")

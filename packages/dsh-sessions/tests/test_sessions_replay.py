@@ -85,8 +85,11 @@ def test_a_step_that_is_not_there_is_told(cli: Cli, worked: Any) -> None:
         assert (result.code, result.stdout) == (2, ""), step
     assert "made 3 requests" in cli.run("request", session_id, "--step", "4").stderr
     gone = cli.run("request", session_id, "--step", "3.1")
-    assert gone.code != 0
+    assert gone.code == 2
+    assert f"session {session_id[:8]}: " in gone.stderr
     assert "1.1, 1.2, 2.1" in gone.stderr
+    none = cli.run("request", session_id, "--step", "1.9")
+    assert (none.code, none.stdout) == (2, "")
     assert cli.run("request", session_id).code == 2
 
 
@@ -108,6 +111,17 @@ def test_a_session_plays_again_the_same(cli: Cli, worked: Any) -> None:
     assert result.stdout.startswith(f"{session_id[:8]}: the same again: 2 turns, 3 steps, ")
     assert cli.kept.log(session_id) == before
     assert cli.kept.ids() == [session_id]
+
+
+def test_a_turn_that_was_never_closed_is_counted_as_open(cli: Cli, worked: Any) -> None:
+    log = cli.kept.log(only(cli))
+    first, _, second = (e.seq for e in log.events if isinstance(e.data, AssistantMessage))
+    for seq, told in ((first, "1 turn (open), 1 step"), (second, "2 turns (the last one open)")):
+        name = f"cut-at-{seq}"
+        cli.kept.put(replace(log.header, id=name), log.events[:seq])
+        result = cli.run("replay", name)
+        assert result.code == 0, result.stdout + result.stderr
+        assert result.stdout.startswith(f"{name}: the same again: {told}, ")
 
 
 def test_the_first_difference_is_shown(cli: Cli, worked: Any) -> None:

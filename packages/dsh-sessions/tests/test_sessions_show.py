@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dsh.llm import TextDelta
 from dsh.llm_replay import load_recording
 from dsh.session import Session, event_to_wire
 
@@ -77,6 +78,41 @@ def test_an_interrupted_call_and_an_error_are_marked(cli: Cli, store: Store) -> 
     failing = "plugins.llm-replay.config.script=[]"
     assert cli.run("run", "--resume", A, "--set", failing, "fail").code == 1
     assert "[turn 3: error: " in cli.run("sessions", "show", A).stdout
+
+
+@both
+def test_what_was_streamed_and_never_became_a_message_is_shown_as_not_finished(
+    cli: Cli, store: Store
+) -> None:
+    session = store(A, "make it so")
+    (said,) = [e.seq for e in session.events if isinstance(getattr(e.data, "chunk", 0), TextDelta)]
+    cli.kept.remove(A)
+    store(A, "make it so", cut=said + 1)
+    for options in ((), ("--full",), ("--turn", "1")):
+        text = cli.run("sessions", "show", A, *options).stdout
+        assert "\ndone\n[not finished: " in text
+    text = cli.run("sessions", "export", A, "--format", "md").stdout
+    assert "\n\ndone\n\n*Not finished: " in text
+    assert cli.run("run", "--resume", A, "go on").code == 0
+    text = cli.run("sessions", "show", A).stdout
+    assert text.index("\ndone\n[not finished: ") < text.index("[turn 1: interrupted: ")
+    assert text.count("[not finished: ") == 1
+
+
+def test_a_key_that_is_known_is_masked_in_a_file_as_on_standard_output(
+    cli: Cli, store: Store, tmp_path: Path
+) -> None:
+    key = "sk-test-0123456789abcdef"
+    store(A, f"use {key} for it")
+    cli.env["DEEPSEEK_API_KEY"] = key
+    for form in ("md", "json"):
+        file = tmp_path / form
+        assert cli.run("sessions", "export", A, "--format", form, "-o", str(file)).code == 0
+        text = file.read_text()
+        assert key not in text
+        assert "use " in text
+        assert text == cli.run("sessions", "export", A, "--format", form).stdout
+    assert key not in cli.run("sessions", "show", A, "--json").stdout
 
 
 def test_long_results_are_shortened_unless_all_of_them_is_wanted(cli: Cli) -> None:

@@ -26,7 +26,13 @@ from dsh.llm import (
 )
 from dsh.llm_deepseek import DeepSeekAdapter
 from dsh.session import SessionEvent, event_from_wire, event_to_wire
-from dsh.session_persistence import PersistenceError, SessionSnapshot, StoredSession
+from dsh.session_persistence import (
+    IntegrityReport,
+    PersistenceError,
+    SessionSnapshot,
+    StoredSession,
+    UnreadableSession,
+)
 from dsh.session_persistence.backend import StoredLog
 from dsh.session_persistence.testing import MemoryBackend
 from dsh.testkit import MemoryDisk, MemoryPersistence, llm_contract, persistence_contract
@@ -269,6 +275,20 @@ class ForgetsSummaries(Spoiled):
             ]
 
 
+class Slanders(Spoiled):
+    class backend(MemoryBackend):
+        def unreadable(self) -> Iterable[UnreadableSession]:
+            return [
+                UnreadableSession("there", PersistenceError("it looks odd"), item.header.id)
+                for item in self.list(True)
+            ]
+
+
+class TrustsChecksums(MemoryPersistence):
+    async def verify(self, session_id: str) -> IntegrityReport:
+        return IntegrityReport(session_id, None, len(await self.read_from(session_id, 0)))
+
+
 class MendsText(Spoiled):
     class backend(MemoryBackend):
         def read(self, session_id: str) -> StoredLog:
@@ -292,6 +312,8 @@ class IgnoresCase(Spoiled):
     ("provider", "name"),
     [
         (ForgetsSummaries, "summaries-tell-the-log"),
+        (Slanders, "what-is-listed-is-readable"),
+        (TrustsChecksums, "logs-that-no-session-accepts-are-damaged"),
         (MendsText, "any-text"),
         (IgnoresCase, "any-id"),
         (Forgetful, "round-trip"),

@@ -170,7 +170,8 @@ async def test_a_log_that_breaks_off_anywhere_comes_out_the_same(
                 isinstance(e.data, AssistantChunk) for e in everything[end - 1 : end + 1]
             ):
                 continue
-            for stored in (log, (*log, *interrupted_turn_closers(log))):
+            lost = interrupted_turn_closers(log, more_was_lost=True)
+            for stored in (log, (*log, *interrupted_turn_closers(log)), (*log, *lost)):
                 report = await replay_in(app, stored)
                 assert report.divergence is None, (end, report.divergence)
                 assert report.events == len(stored)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TextIO, cast
 
 from dsh.cli._exits import CliError
 from dsh.cli._out import Out, stderr
+from dsh.cli._starting import Starting
 from dsh.cli._text import neutralise
 
 if TYPE_CHECKING:
@@ -38,8 +39,9 @@ def run_installed(command: Command, args: argparse.Namespace) -> int:
         What it returned.
     """
     # only now is it known that one is to run
-    from dsh.cli._keys import register_keys
-    from dsh.cli._logs import Logs
+    with Starting():
+        from dsh.cli._keys import register_keys
+        from dsh.cli._logs import Logs
 
     register_keys()
     args.read_settings = read_settings_of
@@ -57,7 +59,8 @@ def read_settings_of(args: argparse.Namespace) -> Deployment:
     Raises:
         DshError: A file or an assignment is wrong; the message says which and where.
     """
-    from dsh.cli._settings import read_settings, working_folder
+    with Starting():
+        from dsh.cli._settings import read_settings, working_folder
 
     options = argparse.Namespace(
         config=getattr(args, "config", None), sets=getattr(args, "sets", None) or []

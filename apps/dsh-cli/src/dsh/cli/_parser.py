@@ -95,7 +95,9 @@ def _run(commands: Any, command: Command) -> None:
     output.add_argument(
         "--json", action="store_true", help="print one JSON event a line, and nothing else"
     )
-    output.add_argument("--quiet", action="store_true", help="do not show tool calls")
+    output.add_argument(
+        "--quiet", action="store_true", help="no lines about tool calls and the session"
+    )
     schema = output.add_argument(
         "--output-schema",
         metavar="FILE",
@@ -138,7 +140,7 @@ def _session_options(parser: argparse.ArgumentParser) -> None:
         "--fork",
         metavar="ID[:TURN]",
         type=name,
-        help="go on with a copy of a session, up to the end of a turn",
+        help="go on with a copy of a session, up to the end of a turn; --cwd moves the copy",
     )
     group.add_argument("--ephemeral", action="store_true", help="do not keep the session")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dsh.cli._exits import USAGE, CliError, UsageError
 from dsh.cli._settings import read_settings, working_folder
+from dsh.cli._text import one_line
 from dsh.core import DshError, entry_points
 from dsh.loader import Deployment
 
@@ -41,6 +43,10 @@ class Past:
     """Whether a copy goes on, and the session stays as it is."""
     turn: int | None = None
     """The last turn of the copy; all of them if None."""
+    archived: bool = False
+    """Whether it was put away; going on takes it back."""
+    notes: tuple[str, ...] = ()
+    """What the person is told before the run begins."""
 
 
 class NotResumable(CliError):
@@ -76,7 +82,8 @@ def find_past(
         The session, the deployment and the folder to work with.
 
     Raises:
-        UsageError: Nothing is recorded, or `--cwd` names another folder than the session's.
+        UsageError: Nothing is recorded, the session's folder is gone, or `--cwd` names another
+            one and no copy is to go on.
         NotResumable: There is no such session, or it cannot be read.
         DshError: The store, or the settings of the session's folder, are no good.
     """
@@ -92,28 +99,98 @@ def find_past(
     if past.cwd is None or past.cwd == str(folder):
         return past, deployment, folder
     if args.cwd is not None and Path(past.cwd).resolve() != folder.resolve():
+        if past.copy:  # which is a session of its own, and may work elsewhere
+            return replace(past, cwd=str(folder)), deployment, folder
+        gone = "" if Path(past.cwd).exists() else ", which does not exist any more"
         raise UsageError(
-            f"--cwd {folder}, but the session works in {past.cwd}",
-            hint="leave --cwd out: a session keeps its folder, and so does a fork of it",
+            f"--cwd {folder}, but the session works in {past.cwd}{gone}",
+            hint=f"a session keeps its folder; to go on here with a copy: {_copy_here(past)}",
         )
-    there = working_folder(past.cwd)
+    try:
+        there = working_folder(past.cwd)
+    except UsageError as error:
+        if Path(past.cwd).is_dir():
+            raise
+        hint = f"if it was moved, go on with a copy: {_copy_here(past)}"
+        raise UsageError(error.message, hint=hint) from error
     return past, read_settings(args, there), there
+
+
+def _copy_here(past: Past) -> str:
+    """Return the options that go on with a copy of a session in another folder."""
+    from dsh.sessions import short_id
+
+    turn = "" if past.turn is None else f":{past.turn}"
+    return f"--fork {short_id(past.session_id)}{turn} --cwd DIR"
 
 
 async def _look_up(args: argparse.Namespace, deployment: Deployment, folder: Path) -> Past:
     from dsh.sessions import find_session, newest_session, open_store
 
+    session_id: str | None = None
     try:
         async with open_store(deployment) as store:
-            if args.continue_:
-                return await _read(store, await newest_session(store, folder))
-            if args.resume is not None:
-                return await _read(store, await find_session(store, args.resume))
-            text, turn = fork_point(args.fork)
-            found = await _read(store, await find_session(store, text), turn)
-            return replace(found, copy=True, turn=turn)
+            if args.fork is not None:
+                found, turn = await _find_fork(store, args.fork)
+                session_id = found.header.id
+                return replace(await _read(store, found, turn), copy=True, turn=turn)
+            found = (
+                await newest_session(store, folder)
+                if args.continue_
+                else await find_session(store, args.resume)
+            )
+            session_id = found.header.id
+            past = await _read(store, found)
+            return replace(past, notes=await _notes(store, found))
     except DshError as error:
-        raise not_resumable(error) from error
+        raise not_resumable(error, session_id) from error
+
+
+async def _find_fork(store: SessionPersistence, text: str) -> tuple[SessionSnapshot, int | None]:
+    """Return the session and the turn that `--fork` names.
+
+    Raises:
+        UsageError: The session is there, and what follows its id is no turn.
+        SessionChoiceError: There is no such session.
+    """
+    from dsh.sessions import find_session, short_id
+    from dsh.sessions.errors import UnknownSession
+
+    name, turn = fork_point(text)
+    try:
+        return await find_session(store, name), turn
+    except UnknownSession:
+        head, colon, tail = text.partition(":")
+        if not colon or head == name:
+            raise
+        try:
+            found = await find_session(store, head)
+        except DshError:
+            found = None
+        if found is None:
+            raise
+        short = short_id(found.header.id)
+        raise UsageError(
+            f"--fork {one_line(text, 80)}: {one_line(tail, 40)!r} is no turn",
+            hint=f"`--fork {short}:1` forks at the end of turn 1, `--fork {short}` at the end",
+        ) from None
+
+
+async def _notes(store: SessionPersistence, found: SessionSnapshot) -> tuple[str, ...]:
+    """Return what going on with a session changes that a person would not expect."""
+    from dsh.session_persistence import PersistenceError
+    from dsh.sessions import short_id
+
+    name = short_id(found.header.id)
+    notes: list[str] = []
+    if found.archived:
+        notes.append(f"session {name} was archived; going on with it takes it back")
+    # it could be read, so whatever is damaged stands behind all that is committed
+    with suppress(PersistenceError):  # no reason to refuse what can be read
+        for damage in (await store.verify(found.header.id)).damage[:1]:
+            where = f"{damage.where}: {damage.what}"
+            notes.append(f"the end of session {name} is damaged and is set aside: {where}")
+    return tuple(notes)
 
 
 def fork_point(text: str) -> tuple[str, int | None]:
@@ -138,19 +215,21 @@ async def _read(store: SessionPersistence, found: SessionSnapshot, turn: int | N
         effort=None if config is None else config.reasoning_effort,
         turns=found.summary.turns,
         interrupted=bool(found.summary.turns) and found.summary.ended is None,
+        archived=found.archived,
     )
 
 
-def not_resumable(error: DshError) -> DshError:
-    """Return an error of the store or of the choice as one that says that nothing was done."""
-    from dsh.session_persistence import PersistenceError, SessionCorrupt, SessionInUse
+def not_resumable(error: DshError, session_id: str | None) -> DshError:
+    """Return an error of the store or of the choice as one that says that nothing was done.
+
+    Args:
+        error: What was raised.
+        session_id: The session that was meant, if it is known.
+    """
+    from dsh.session_persistence import PersistenceError
+    from dsh.sessions import trouble_of, way_out
 
     if not isinstance(error, PersistenceError):
         return error
-    hint = error.hint
-    if isinstance(error, SessionCorrupt):
-        own = "" if hint is None else f"{hint}; "
-        hint = f"{own}see `dsh sessions verify ID`, and its option --repair"
-    elif isinstance(error, SessionInUse):
-        hint = "wait until it has ended, or go on with a copy: --fork ID"
-    return NotResumable(error.message, code=error.code, hint=hint)
+    hint = way_out(error, session_id)
+    return NotResumable(trouble_of(error), code=error.code, hint=hint)

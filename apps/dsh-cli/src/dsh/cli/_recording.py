@@ -37,7 +37,7 @@ _ERRORS: Final = (
 )
 _CODES: Final = frozenset(error.code for error in _ERRORS)
 _WHEEL: Final = "dsh-session-persistence-jsonl"
-_MEND: Final = "make room or mend the store"
+_MEND: Final = "mend that"
 _WAY_OUT: Final = "or run with --ephemeral, which keeps nothing"
 
 
@@ -69,18 +69,29 @@ def check_ephemeral(app: LoadedApp, ephemeral: bool) -> None:
 async def session_to_resume(app: LoadedApp, past: Past | None) -> str | None:
     """Return the id of the session to go on with, a copy of the past one if that is wanted.
 
+    A session that was put away is taken back.
+
     Raises:
         UnknownTurn: The copy cannot end where it should.
-        PersistenceError: It cannot be made.
+        PersistenceError: It cannot be made, or not be taken back.
     """
-    if past is None or not past.copy:
-        return None if past is None else past.session_id
-    return (await fork_session(app[SessionPersistence], past.session_id, past.turn)).id
+    if past is None:
+        return None
+    store = app[SessionPersistence]
+    if past.copy:
+        return (await fork_session(store, past.session_id, past.turn, cwd=past.cwd)).id
+    if past.archived:  # else the list would not show what is being worked on
+        await store.unarchive(past.session_id)
+    return past.session_id
 
 
 @contextmanager
-def telling_store_trouble(ephemeral: bool, *, resumed: bool = False) -> Generator[None]:
+def telling_store_trouble(ephemeral: bool, past: Past | None = None) -> Generator[None]:
     """Turn what a store raises before anything was done into a message with the way out.
+
+    Args:
+        ephemeral: Whether nothing is to be kept.
+        past: The session that is being gone on with, once it is.
 
     Raises:
         NotRecorded: The session of this run cannot be kept.
@@ -89,8 +100,8 @@ def telling_store_trouble(ephemeral: bool, *, resumed: bool = False) -> Generato
     try:
         yield
     except PersistenceError as error:
-        if resumed:
-            raise not_resumable(error) from error
+        if past is not None:
+            raise not_resumable(error, past.session_id) from error
         raise NotRecorded(error.message, code=error.code, hint=_hint(error)) from error
     except BootError as error:
         store = next((p for p in error.problems if p.name == RECORD), None)

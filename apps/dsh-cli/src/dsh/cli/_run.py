@@ -16,6 +16,7 @@ from dsh.cli._exits import BLOCKED, CLOSED_PIPE, ERROR, LIMIT, OK, CliError, Usa
 from dsh.cli._out import mute_stdout, stderr, stdout
 from dsh.cli._past import find_past, wants_past
 from dsh.cli._settings import read_settings, working_folder
+from dsh.cli._starting import Starting
 from dsh.core import JsonObject, NotJsonError
 from dsh.core import json as djson
 
@@ -40,18 +41,21 @@ def command(args: argparse.Namespace) -> int:
         past, deployment, folder = find_past(args, deployment, folder)
         if folder != here:
             err.line(f"dsh: going on in {folder}, where the session works")
+        for note in past.notes:
+            err.line(f"dsh: {note}")
     for note in deployment.notes:
         err.line(f"dsh: {note}")
 
     # everything above fails in a moment; from here on the heavy modules are needed, and what
     # they allocate while they load is no garbage: looking for it costs a twentieth of the start
     gc.disable()
-    import anyio
+    with Starting():
+        import anyio
 
-    from dsh.cli._logs import Logs
-    from dsh.cli._signals import Signals
-    from dsh.cli._task import Task, perform
-    from dsh.cli._view import JsonView, TextView
+        from dsh.cli._logs import Logs
+        from dsh.cli._signals import Signals
+        from dsh.cli._task import Task, perform
+        from dsh.cli._view import JsonView, TextView
 
     out = stdout()
     view = (
@@ -77,6 +81,7 @@ def command(args: argparse.Namespace) -> int:
         # what a plugin prints is no part of the answer
         with redirect_stdout(sys.stderr), Signals() as signals, Logs(err) as logs:
             report = anyio.run(perform, task, view, signals, logs)
+            logs.show_trouble(told=report.message)
             return _finish(view, report, target)
     finally:
         gc.enable()

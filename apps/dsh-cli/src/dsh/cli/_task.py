@@ -155,7 +155,7 @@ class _Runner:
             model = self._checked_model(app)
             check_ephemeral(app, task.ephemeral)
             app.ctx.on(SessionEventAppended, self._appended)
-            with telling_store_trouble(task.ephemeral, resumed=task.past is not None):
+            with telling_store_trouble(task.ephemeral, task.past):
                 opened = app.agent(
                     model=model,
                     effort=task.effort,

@@ -18,7 +18,7 @@ from dsh.session_persistence_sqlite._session_rows import (
     header_values,
 )
 
-__all__ = ["cut_after", "insert_events", "insert_session", "set_state"]
+__all__ = ["cut_after", "insert_events", "insert_session", "renew_header", "set_state"]
 
 _COLUMNS: Final = (*HEADER_COLUMNS, *STATE_COLUMNS)
 _INSERT_SESSION: Final = (
@@ -26,6 +26,9 @@ _INSERT_SESSION: Final = (
 )
 _SET_STATE: Final = (
     f"UPDATE sessions SET {', '.join(f'{column} = ?' for column in STATE_COLUMNS)} WHERE id = ?"
+)
+_SET_HEADER: Final = (
+    f"UPDATE sessions SET {', '.join(f'{column} = ?' for column in HEADER_COLUMNS)} WHERE id = ?"
 )
 _EVENT: Final = "session_id, type, seq, time, data, surface_op, source_event_seqs, ignorable, crc"
 _INSERT_EVENT: Final = f"INSERT INTO events ({_EVENT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -39,6 +42,12 @@ def insert_session(connection: sqlite3.Connection, header: SessionHeader, state:
     """Add a session's row."""
     values = (*header_values(header, secrets.token_hex(8)), *state.values())
     connection.execute(_INSERT_SESSION, values)
+
+
+def renew_header(connection: sqlite3.Connection, header: SessionHeader) -> None:
+    """Put another header in the place of one that is damaged."""
+    values = header_values(header, secrets.token_hex(8))
+    connection.execute(_SET_HEADER, (*values, header.id))
 
 
 def set_state(connection: sqlite3.Connection, session_id: str, state: State) -> None:

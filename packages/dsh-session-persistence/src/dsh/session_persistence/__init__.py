@@ -10,6 +10,7 @@ from dsh.session_persistence._types import (
     SessionSnapshot,
     SessionSummary,
     StoredSession,
+    UnreadableSession,
 )
 from dsh.session_persistence.errors import (
     AppendRefused,
@@ -38,4 +39,5 @@ __all__ = [
     "StoredSession",
     "StoredSessionExists",
     "StoredSessionNotFound",
+    "UnreadableSession",
 ]

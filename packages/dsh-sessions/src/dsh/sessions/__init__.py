@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dsh.sessions._fork import fork_session
     from dsh.sessions._open import open_store
     from dsh.sessions._record import Record
+    from dsh.sessions._way_out import trouble_of, way_out
     from dsh.sessions.errors import (
         AmbiguousSession,
         SessionChoiceError,
@@ -35,6 +36,8 @@ __all__ = [
     "newest_session",
     "open_store",
     "short_id",
+    "trouble_of",
+    "way_out",
 ]
 
 # Loaded on first use: the help of `dsh` imports the commands below this package, and neither it
@@ -46,6 +49,7 @@ _HOMES: Final = {
         "_fork": "fork_session",
         "_open": "open_store",
         "_record": "Record",
+        "_way_out": "trouble_of way_out",
         "errors": "AmbiguousSession SessionChoiceError UnknownSession UnknownTurn",
     }.items()
     for name in names.split()

@@ -7,11 +7,13 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TextIO
 
+from dsh.core import DshError
 from dsh.session_persistence import PersistenceError, SessionPersistence, SessionSnapshot
 from dsh.sessions._console import ids_of, note, whole_ids, with_store
 from dsh.sessions._find import Catalog, find_session, short_ids, title_of
 from dsh.sessions._fork import fork_session
 from dsh.sessions._text import count
+from dsh.sessions._way_out import trouble_of, way_out
 from dsh.sessions.errors import SessionChoiceError
 
 
@@ -64,7 +66,12 @@ def remove(args: argparse.Namespace) -> int:
 async def _fork(args: argparse.Namespace, store: SessionPersistence, out: TextIO) -> int:
     found = await find_session(store, args.id)
     header = await fork_session(store, found.header.id, args.turn)
-    out.write(header.id + "\n")
+    try:
+        out.write(header.id + "\n")
+        out.flush()
+    except (DshError, OSError):
+        note(f"the copy is stored: {header.id}")
+        raise
     return 0
 
 
@@ -100,7 +107,8 @@ async def _each(
             await act(session_id)
         except PersistenceError as error:
             failed += 1
-            note(error.message + (f"; {error.hint}" if error.hint else ""))
+            hint = way_out(error, session_id)
+            note(trouble_of(error) + (f"; {hint}" if hint else ""))
         else:
             out.write(f"{session_id} {done}\n")
             out.flush()

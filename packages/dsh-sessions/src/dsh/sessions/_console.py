@@ -11,9 +11,10 @@ from typing import Any, TextIO, TypeAlias
 import anyio
 
 from dsh.loader import Deployment
-from dsh.session_persistence import SessionCorrupt, SessionPersistence
+from dsh.session_persistence import PersistenceError, SessionPersistence
 from dsh.sessions._find import Catalog
 from dsh.sessions._open import open_store
+from dsh.sessions._way_out import way_out
 from dsh.sessions.errors import SessionChoiceError
 
 Work: TypeAlias = Callable[[argparse.Namespace, SessionPersistence, TextIO], Awaitable[int]]
@@ -30,7 +31,7 @@ def with_store(args: argparse.Namespace, work: Work) -> int:
     out = sys.stdout
 
     async def run() -> int:
-        with telling_damage():
+        with telling_trouble(getattr(args, "id", None)):
             async with open_store(deployment) as store:
                 return await work(args, store, out)
 
@@ -39,17 +40,19 @@ def with_store(args: argparse.Namespace, work: Work) -> int:
 
 
 @contextmanager
-def telling_damage() -> Generator[None]:
-    """Name the command that looks at a damaged session, behind what the store says about it.
+def telling_trouble(session_id: str | None = None) -> Generator[None]:
+    """Name the command that helps with a damaged session, or with one that is in use.
+
+    Args:
+        session_id: The session, as it was named.
 
     Raises:
-        SessionCorrupt: As it came.
+        PersistenceError: As it came, with the way out.
     """
     try:
         yield
-    except SessionCorrupt as error:
-        own = "" if error.hint is None else f"{error.hint}; "
-        error.hint = f"{own}see `dsh sessions verify ID`, and its option --repair"
+    except PersistenceError as error:
+        error.hint = way_out(error, session_id)
         raise
 
 

@@ -7,9 +7,9 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
 
-from dsh.core import DshError
+from dsh.core import DshError, secrets
 from dsh.core import json as djson
 from dsh.session import SessionEvent, event_to_wire, header_to_wire
 from dsh.session_persistence import SessionPersistence, SessionSnapshot, StoredSession
@@ -27,6 +27,12 @@ from dsh.sessions._transcript import (
     entries,
 )
 from dsh.sessions.errors import SessionChoiceError
+
+_TAILS: Final = {
+    "whole": "",
+    "interrupted": "\n\n*The answer was cut off here.*",
+    "unfinished": "\n\n*Not finished: this part of an answer came before it broke off.*",
+}
 
 
 class ExportFailed(DshError):
@@ -63,9 +69,9 @@ async def _export(args: argparse.Namespace, store: SessionPersistence, out: Text
 
 def _write(name: str, text: str) -> None:
     """Write a file in one step if it is one, else straight into it."""
-    # what a secret names was masked when the log was written
     target = Path(os.path.realpath(name))
-    data = text.encode("utf-8", "replace")
+    # as on standard output: a prompt or an argument may hold a key that is known by now
+    data = secrets.redact(text).encode("utf-8", "replace")
     if target.exists() and not target.is_file():
         with target.open("wb") as file:
             file.write(data)
@@ -111,9 +117,8 @@ def _entry(entry: Entry) -> str:
             return f"## Turn {number}\n\n{moment(time)}"
         case Prompted(text):
             return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
-        case Said(text, interrupted):
-            tail = "\n\n*The answer was cut off here.*" if interrupted else ""
-            return (text + tail).strip("\n")
+        case Said(text, how):
+            return (text + _TAILS[how]).strip("\n")
         case Called(name, arguments, result, problem):
             told = f" ({problem})" if problem else ""
             parts = [f"**{_inline(name)}**{told}", _fenced(arguments, "json")]

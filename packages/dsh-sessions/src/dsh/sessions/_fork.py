@@ -9,6 +9,7 @@ from uuid import uuid4
 from dsh.core import now_ms
 from dsh.session import SessionEvent, SessionHeader, TurnEnd, TurnStart
 from dsh.session_persistence import SessionPersistence
+from dsh.sessions._find import short_id
 from dsh.sessions.errors import UnknownTurn
 
 __all__ = ["fork_session"]
@@ -47,17 +48,22 @@ def find_turn(session_id: str, turns: Sequence[Turn], number: int) -> Turn:
     for turn in turns:
         if turn.number == number:
             return turn
+    name = short_id(session_id)
     if not turns:
-        raise UnknownTurn(f"session {session_id!r} has no turn yet")
+        raise UnknownTurn(f"session {name} has no turn yet")
     noun = "turn" if len(turns) == 1 else "turns"
     raise UnknownTurn(
-        f"session {session_id!r} has no turn {number}: it has {len(turns)} {noun}",
-        hint="`dsh sessions show` shows them",
+        f"session {name} has no turn {number}: it has {len(turns)} {noun}",
+        hint=f"`dsh sessions show {name}` shows them",
     )
 
 
 async def fork_session(
-    store: SessionPersistence, session_id: str, turn: int | None = None
+    store: SessionPersistence,
+    session_id: str,
+    turn: int | None = None,
+    *,
+    cwd: str | None = None,
 ) -> SessionHeader:
     """Store a new session that begins with the turns of another one.
 
@@ -67,6 +73,7 @@ async def fork_session(
         store: Where both are kept.
         session_id: The session to copy from; its whole id.
         turn: The last turn to copy; the last there is if None.
+        cwd: The folder that the new session works in; that of the other one if None.
 
     Returns:
         The header of the new session.
@@ -83,7 +90,7 @@ async def fork_session(
     header = SessionHeader(
         id=uuid4().hex,
         created_at=now_ms(),
-        cwd=stored.header.cwd,
+        cwd=stored.header.cwd if cwd is None else cwd,
         parent_session=session_id,
         seed_length=len(events),
     )

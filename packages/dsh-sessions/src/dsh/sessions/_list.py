@@ -13,7 +13,17 @@ from dsh.core import json as djson
 from dsh.session import header_to_wire
 from dsh.session_persistence import SessionPersistence, SessionSnapshot
 from dsh.sessions._console import line, note, with_store
-from dsh.sessions._find import Folder, changed_at, newest_first, short_ids, title_of
+from dsh.sessions._find import (
+    Folder,
+    changed_at,
+    newest_first,
+    other_stores,
+    short_ids,
+    title_of,
+    told_away,
+    told_store,
+    told_unreadable,
+)
 from dsh.sessions._text import age, count, moment, one_line, size
 
 _SHOWN: Final = 30
@@ -41,7 +51,14 @@ async def _list(args: argparse.Namespace, store: SessionPersistence, out: TextIO
     else:
         for item in shown:
             _row(item, out)
-    _tell_rest(args, folder, found=len(found), wanted=len(wanted), shown=len(shown))
+    unreadable = await store.unreadable()
+    if unreadable:
+        note(told_unreadable(unreadable))
+    if not wanted:
+        await _tell_why_none(args, store, folder, len(found))
+    elif len(shown) < len(wanted) and sys.stderr.isatty():
+        kind = _kind(args)
+        note(f"{len(shown)} of {count(len(wanted), kind)}; --limit {len(wanted)} shows them all")
     return 0
 
 
@@ -56,6 +73,7 @@ def _object(item: SessionSnapshot) -> JsonObject:
         "ended": summary.ended,
         "size": item.size,
         "archived": item.archived,
+        "damaged": summary.damaged,
     }
 
 
@@ -69,8 +87,13 @@ def _row(item: SessionSnapshot, out: TextIO) -> None:
 
 
 def ended_of(item: SessionSnapshot) -> str:
-    """Return how the last turn of a session ended; `open` if it did not, or nobody wrote it yet."""
+    """Return how the last turn of a session ended; `open` if it did not, or nobody wrote it yet.
+
+    Where the log is known to break off in damage, that is `damaged`.
+    """
     summary = item.summary
+    if summary.damaged:
+        return "damaged"
     if summary.ended is not None:
         return one_line(summary.ended, 40)
     return "open" if summary.turns else "-"
@@ -118,16 +141,26 @@ def _short_path(path: str | None, home: str) -> str:
     return one_line("~" + path[len(home) :] if inside else path, 400)
 
 
-def _tell_rest(
-    args: argparse.Namespace, folder: Folder, *, found: int, wanted: int, shown: int
+def _kind(args: argparse.Namespace) -> str:
+    return "archived session" if args.archived else "session"
+
+
+async def _tell_why_none(
+    args: argparse.Namespace, store: SessionPersistence, folder: Folder, found: int
 ) -> None:
-    """Say what is not shown, to a person."""
-    if not sys.stderr.isatty() and shown:
-        return
-    kind = "archived session" if args.archived else "session"
-    if shown < wanted:
-        note(f"{shown} of {count(wanted, kind)}; --limit {wanted} shows them all")
-    elif not found:
-        note(f"there are no {kind}s")
-    elif not wanted:
-        note(f"no {kind} of {folder.path}; {count(found, kind)} of other folders: --all")
+    """Say to a person why nothing is shown, and where something would be."""
+    kind = _kind(args)
+    if found:
+        told = [f"no {kind} of {folder.path}", f"{count(found, kind)} of other folders: --all"]
+    else:
+        told = [f"there are no {kind}s in {told_store(store)}"]
+    away = 0
+    if not args.archived:
+        others = await store.list_snapshots(archived=True)
+        away = sum(args.all or folder.holds(item) for item in others)
+        if away:
+            told.append(f"{told_away(away)}: --archived")
+    note("; ".join(told))
+    elsewhere = None if found or away else other_stores(store)
+    if elsewhere is not None:
+        note(elsewhere)

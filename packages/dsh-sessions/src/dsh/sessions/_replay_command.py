@@ -13,7 +13,7 @@ from dsh.core import JsonValue
 from dsh.core import json as djson
 from dsh.loader import Deployment, SeamError, explain_bundle, load_bundle
 from dsh.session import SessionHeader
-from dsh.sessions._console import settings_of, telling_damage
+from dsh.sessions._console import settings_of, telling_trouble
 from dsh.sessions._find import find_session, short_id
 from dsh.sessions._open import open_store
 from dsh.sessions._text import count, one_line
@@ -42,7 +42,7 @@ async def _replay(deployment: Deployment, text: str) -> tuple[SessionHeader, Rep
             hint="choose one: --set bundle=agent-core",
         )
     bundle = load_bundle(choice, deployment.where(("bundle",)))
-    with telling_damage():
+    with telling_trouble(text):
         async with open_store(deployment) as store:
             found = await find_session(store, text)
             events = await store.read_from(found.header.id, 0)
@@ -52,9 +52,7 @@ async def _replay(deployment: Deployment, text: str) -> tuple[SessionHeader, Rep
 
 def _tell(header: SessionHeader, report: ReplayReport, out: TextIO) -> None:
     name = one_line(short_id(header.id))
-    played = ", ".join(
-        (count(report.turns, "turn"), count(report.steps, "step"), count(report.events, "event"))
-    )
+    played = ", ".join((_turns(report), count(report.steps, "step"), count(report.events, "event")))
     difference = report.divergence
     if difference is None:
         inherited = count(header.seed_length or 0, "event")
@@ -66,6 +64,12 @@ def _tell(header: SessionHeader, report: ReplayReport, out: TextIO) -> None:
         f"  recorded: {_value(difference.recorded)}\n"
         f"  replayed: {_value(difference.replayed)}\n"
     )
+
+
+def _turns(report: ReplayReport) -> str:
+    if not report.open:
+        return count(report.turns, "turn")
+    return f"{count(report.turns + 1, 'turn')} ({'the last one ' if report.turns else ''}open)"
 
 
 def _value(value: JsonValue) -> str:

@@ -18,7 +18,7 @@ from dsh.loader import Deployment, open_app
 from dsh.session import SessionEvent, rebuild_request, request_steps
 from dsh.session.errors import RebuildError
 from dsh.session_persistence import SessionPersistence
-from dsh.sessions._console import settings_of, telling_damage
+from dsh.sessions._console import settings_of, telling_trouble
 from dsh.sessions._find import find_session, short_id
 from dsh.sessions._open import open_store
 from dsh.sessions._text import count
@@ -60,7 +60,7 @@ def request(args: argparse.Namespace) -> int:
 
 
 async def _body(deployment: Deployment, text: str, turn: int | None, number: int) -> bytes:
-    with telling_damage():
+    with telling_trouble(text):
         async with open_store(deployment) as store:
             session_id, events = await _read(store, text)
     made = request_of(session_id, events, turn, number)
@@ -89,7 +89,7 @@ def request_of(
         RebuildError: The step made no request.
     """
     if turn is not None:
-        return rebuild_request(events, turn, number)
+        return _of_turn(session_id, events, turn, number)
     steps = request_steps(events)
     if number > len(steps):
         raise UnknownStep(
@@ -98,6 +98,17 @@ def request_of(
             hint="--step counts the requests of the whole session; TURN.STEP names one of a turn",
         )
     return rebuild_request(events, *steps[number - 1])
+
+
+def _of_turn(session_id: str, events: Sequence[SessionEvent], turn: int, step: int) -> LlmRequest:
+    try:
+        return rebuild_request(events, turn, step)
+    except RebuildError as error:
+        if error.code != RebuildError.STEP_NOT_FOUND:
+            raise
+        raise UnknownStep(
+            f"session {short_id(session_id)}: {error.message}", hint=error.hint
+        ) from error
 
 
 def _without_recording(deployment: Deployment) -> Deployment:

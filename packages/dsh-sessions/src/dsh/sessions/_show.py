@@ -30,6 +30,13 @@ _LINES: Final = 4
 """So many lines of a result are shown, unless all of it is asked for."""
 
 
+_TAILS: Final = {
+    "whole": "",
+    "interrupted": "\n[interrupted: the answer was cut off here]",
+    "unfinished": "\n[not finished: this part of an answer came before it broke off]",
+}
+
+
 class Nowhere(DshError):
     """The store keeps nothing in a place that has a name."""
 
@@ -92,9 +99,8 @@ class Transcript:
                 return f"--- turn {number}  {moment(time)}\n"
             case Prompted(text):
                 return "".join(f"> {line}\n" for line in text.splitlines())
-            case Said(text, interrupted):
-                tail = "\n[interrupted: the answer was cut off here]" if interrupted else ""
-                return f"{text}{tail}\n".lstrip("\n")
+            case Said(text, how):
+                return f"{text}{_TAILS[how]}\n".lstrip("\n")
             case Called():
                 return self._call(entry)
             case Noted("model", text):

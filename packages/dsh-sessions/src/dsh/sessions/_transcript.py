@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
-from dsh.llm import ContentBlock, TextBlock, ToolCallBlock, alt_text
+from dsh.llm import (
+    BlockEnd,
+    ContentBlock,
+    Finish,
+    StreamChunk,
+    TextBlock,
+    TextDelta,
+    ToolCallBlock,
+    alt_text,
+)
 from dsh.session import (
     TOOL_NOT_STARTED,
+    AssistantChunk,
     AssistantMessage,
     ContextMessage,
     Failed,
@@ -17,6 +28,7 @@ from dsh.session import (
     RequestHeaderDelta,
     SessionEvent,
     SteeringMessage,
+    StepEnd,
     ToolCall,
     ToolResult,
     TurnEnd,
@@ -49,7 +61,9 @@ class Said:
     """The model said something."""
 
     text: str
-    interrupted: bool
+    how: Literal["whole", "interrupted", "unfinished"] = "whole"
+    """Whether that is all of it; of an `unfinished` answer the log has no message, only the part
+    that was streamed before it broke off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +111,7 @@ class _Story:
 
     def __init__(self) -> None:
         self._calls: dict[str, tuple[str, str]] = {}
+        self._streamed: dict[int, list[str]] = {}
         self._turn: TurnStart | None = None
         self._began = 0
         self._model: str | None = None
@@ -107,7 +122,12 @@ class _Story:
             case TurnStart() as data:
                 self._turn, self._began = data, event.time
                 yield TurnBegan(data.turn, event.time)
+            case AssistantChunk() as data:
+                self._chunk(data.chunk)
+            case StepEnd():
+                yield from self._unfinished()
             case TurnEnd() as data:
+                yield from self._unfinished()
                 yield from self._unanswered()
                 self._turn = None
                 completed = data.reason.kind == "completed"
@@ -126,12 +146,32 @@ class _Story:
 
     def end(self) -> Iterator[Entry]:
         """Yield what the end of the log leaves open."""
+        yield from self._unfinished()
         yield from self._unanswered()
         if self._turn is not None:
             told = "open: somebody works on it right now, or it was killed"
             yield TurnEnded(self._turn.turn, told, False, None)
 
+    def _chunk(self, chunk: StreamChunk) -> None:
+        match chunk:
+            case TextDelta(index, text):
+                self._streamed.setdefault(index, []).append(text)
+            case BlockEnd(index, TextBlock(text)):
+                self._streamed[index] = [text]
+            case Finish(reason) if reason.kind not in {"aborted", "error"}:
+                self._streamed.clear()  # it came whole: what became of it is told by its message
+            case _:
+                return
+
+    def _unfinished(self) -> Iterator[Entry]:
+        texts = ["".join(parts) for parts in self._streamed.values()]
+        self._streamed.clear()
+        text = "\n".join(text for text in texts if text.strip())
+        if text:
+            yield Said(text, "unfinished")
+
     def _answer(self, data: AssistantMessage) -> Iterator[Entry]:
+        self._streamed.clear()
         texts: list[str] = []
         for block in data.content:
             if isinstance(block, ToolCallBlock):
@@ -142,7 +182,7 @@ class _Story:
                 texts.append(f"[{block.type}] {alt_text(block) or ''}".rstrip())
         text = "\n".join(text for text in texts if text.strip())
         if text or data.interrupted:
-            yield Said(text, data.interrupted)
+            yield Said(text, "interrupted" if data.interrupted else "whole")
 
     def _result(self, data: ToolResult) -> Called:
         name, arguments = self._calls.pop(data.call_id, ("a tool", ""))

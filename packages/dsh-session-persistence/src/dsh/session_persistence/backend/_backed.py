@@ -25,7 +25,13 @@ from dsh.session.events import (
 )
 from dsh.session_persistence._integrity import IntegrityReport
 from dsh.session_persistence._service import SessionPersistence
-from dsh.session_persistence._types import RawArtifact, SessionSnapshot, StoredSession
+from dsh.session_persistence._types import (
+    RawArtifact,
+    SessionSnapshot,
+    StoredSession,
+    UnreadableSession,
+)
+from dsh.session_persistence.backend._acceptance import salvaged, verified
 from dsh.session_persistence.backend._backend import Backend, as_persistence_error
 from dsh.session_persistence.backend._checks import (
     check_from_seq,
@@ -274,7 +280,7 @@ class BackedPersistence(SessionPersistence, ABC):
 
         def read() -> StoredSession:
             log = self._backend.read(session_id)
-            return StoredSession(log.header, repaired(log.events))
+            return StoredSession(log.header, repaired(log.events, more_was_lost=log.lost))
 
         return await self._call(read, failing(session_id, "read"))
 
@@ -299,6 +305,14 @@ class BackedPersistence(SessionPersistence, ABC):
 
         return await self._call(read, "the stored sessions could not be listed")
 
+    async def unreadable(self) -> tuple[UnreadableSession, ...]:
+        """See `SessionPersistence.unreadable`."""
+
+        def read() -> tuple[UnreadableSession, ...]:
+            return tuple(self._backend.unreadable())
+
+        return await self._call(read, "the stored sessions could not be listed")
+
     async def archive(self, session_id: str) -> None:
         """See `SessionPersistence.archive`."""
 
@@ -320,18 +334,23 @@ class BackedPersistence(SessionPersistence, ABC):
 
     async def verify(self, session_id: str) -> IntegrityReport:
         """See `SessionPersistence.verify`."""
-        step = partial(self._backend.verify, session_id)
+        step = partial(verified, self._backend, session_id)
         return await self._call(step, failing(session_id, "verified"))
 
     async def salvage(self, session_id: str) -> IntegrityReport:
         """See `SessionPersistence.salvage`."""
-        act = partial(self._backend.salvage, session_id)
+        act = partial(salvaged, self._backend, session_id)
         step = partial(self._keeper.change, session_id, "salvaged", act)
         return await self._call(step, failing(session_id, "salvaged"))
 
     def locate(self, header: SessionHeader) -> str | None:
         """See `SessionPersistence.locate`."""
         return self._backend.locate(header)
+
+    @property
+    def place(self) -> str | None:
+        """See `SessionPersistence.place`."""
+        return self._backend.place
 
     @property
     def supports_raw(self) -> bool:

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 
 from dsh.session import SessionEvent, SessionHeader
 from dsh.session_persistence._integrity import IntegrityReport
-from dsh.session_persistence._types import RawArtifact, SessionSnapshot, SessionSummary
+from dsh.session_persistence._types import (
+    RawArtifact,
+    SessionSnapshot,
+    SessionSummary,
+    UnreadableSession,
+)
 from dsh.session_persistence.errors import PersistenceError, RawUnsupported
 
 __all__ = ["Backend", "StoredLog"]
@@ -26,6 +31,8 @@ class StoredLog:
     """As in a listing."""
     rest: object | None = None
     """The backend's note of what follows the last complete event; None if nothing does."""
+    lost: bool = False
+    """Whether what follows was written completely once and cannot be read any more."""
 
 
 class Backend(ABC):
@@ -88,7 +95,8 @@ class Backend(ABC):
 
         Raises:
             StoredSessionNotFound: There is none, or it has no event.
-            SessionCorrupt: The committed part is damaged; names the place.
+            SessionCorrupt: Something is damaged that a `turn/end` or a sound record follows; names
+                the place.
             FormatUnsupported: Another version wrote it, or it holds an unknown type of the
                 history.
         """
@@ -104,6 +112,13 @@ class Backend(ABC):
     @abstractmethod
     def list(self, archived: bool) -> Iterable[SessionSnapshot]:
         """Return the sessions that have events, in any order; leave out what cannot be read."""
+
+    def unreadable(self) -> Iterable[UnreadableSession]:
+        """Return everything that `list` leaves out because it cannot be read, archived or not.
+
+        Nobody hears of it otherwise. What never had an event is none of it.
+        """
+        return ()
 
     # --- writing --------------------------------------------------------------------------
 
@@ -182,12 +197,17 @@ class Backend(ABC):
             StoredSessionNotFound: There is none.
             FormatUnsupported: The first thing that cannot be read is sound, so another version
                 can read it. Nothing was changed.
-            PersistenceError: Nothing can be saved: the header is damaged, or the first event.
-                Nothing was changed.
+            PersistenceError: Nothing can be saved: the first event is damaged, or the header is
+                and cannot be made anew. Nothing was changed.
         """
 
     def locate(self, header: SessionHeader) -> str | None:
         """Say without I/O where a session is or would be kept."""
+        return None
+
+    @property
+    def place(self) -> str | None:
+        """Where the sessions are kept, for people."""
         return None
 
     supports_raw: bool = False

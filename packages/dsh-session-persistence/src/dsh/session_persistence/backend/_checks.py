@@ -94,10 +94,17 @@ def check_from_seq(from_seq: object) -> int:
     return from_seq
 
 
-def repaired(events: Iterable[SessionEvent]) -> tuple[SessionEvent, ...]:
-    """Return a stored log with the turn it breaks off in closed."""
+def repaired(
+    events: Iterable[SessionEvent], *, more_was_lost: bool = False
+) -> tuple[SessionEvent, ...]:
+    """Return a stored log with the turn it breaks off in closed.
+
+    Args:
+        events: What could be read.
+        more_was_lost: Whether more was written, as `dsh.session.interrupted_turn_closers` asks.
+    """
     log = tuple(events)
-    return (*log, *interrupted_turn_closers(log))
+    return (*log, *interrupted_turn_closers(log, more_was_lost=more_was_lost))
 
 
 def _header_problem(header: SessionHeader) -> str | None:

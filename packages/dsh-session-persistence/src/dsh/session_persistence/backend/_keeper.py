@@ -242,12 +242,12 @@ class Keeper:
             raise StoredSessionNotFound(session_id)
         with self._owned(session_id):
             log = self._read(session_id)
-            closers = interrupted_turn_closers(log.events)
+            closers = interrupted_turn_closers(log.events, more_was_lost=log.lost)
             if closers:
                 log = self._write(log, closers)
             elif log.rest is not None:
                 self.backend.cut(log)
-                self._note(replace(log, rest=None))
+                self._note(replace(log, rest=None, lost=False))
             else:
                 self._remember(log)
         return StoredSession(log.header, log.events)
@@ -312,7 +312,7 @@ class Keeper:
         fold.add(batch)
         self._loaded.pop(log.header.id, None)
         self.backend.write(log.header, batch, fold.summary)
-        log = replace(log, events=(*log.events, *batch), rest=None)
+        log = replace(log, events=(*log.events, *batch), rest=None, lost=False)
         self._note(log)
         return log
 

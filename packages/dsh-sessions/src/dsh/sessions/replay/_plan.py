@@ -27,7 +27,7 @@ from dsh.sessions.replay._steps import Steps, steps_of
 from dsh.sessions.replay._stops import find_stop
 from dsh.sessions.replay._turns import Turn, inputs_of, turns_of
 
-__all__ = ["Plan", "Segment", "plan_of"]
+__all__ = ["Plan", "Segment", "plan_of", "repair_of"]
 
 
 @dataclass(slots=True)
@@ -157,9 +157,28 @@ def _crash(events: Sequence[SessionEvent], turn: Turn) -> int:
     """Return how many events were there when the process ended: the rest is repair."""
     found = turn.end
     for end in range(turn.end - 1, turn.start, -1):
-        closers = interrupted_turn_closers(events[:end])
-        recorded = events[end : turn.end]
-        if [one.data for one in closers] != [one.data for one in recorded]:
+        if repair_of(events, end, turn.end) is None:
             break
         found = end
     return found
+
+
+def repair_of(
+    events: Sequence[SessionEvent], end: int, closed: int
+) -> tuple[SessionEvent, ...] | None:
+    """Return what a repair adds to the first `end` events.
+
+    Args:
+        events: The log.
+        end: Where it broke off.
+        closed: Where the repair ends in it.
+
+    Returns:
+        The repair; None if the log says something else there.
+    """
+    recorded = [one.data for one in events[end:closed]]
+    for lost in (False, True):
+        closers = interrupted_turn_closers(events[:end], more_was_lost=lost)
+        if [one.data for one in closers] == recorded:
+            return closers
+    return None

@@ -38,11 +38,13 @@ class ReplayReport:
     turns: int
     """How many turns came out as recorded, complete."""
     steps: int
-    """How many steps."""
+    """How many steps, that of an open turn included."""
     events: int
     """How many events, those that a fork inherited left out."""
     divergence: Divergence | None
     """The first difference; None if there is none."""
+    open: bool = False
+    """Whether one more turn was played, which has no end in the log either."""
 
     @property
     def ok(self) -> bool:

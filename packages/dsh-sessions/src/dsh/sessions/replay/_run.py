@@ -10,12 +10,14 @@ from dsh.session import (
     SessionEvent,
     SessionHeader,
     StepEnd,
+    StepStart,
     TurnEnd,
+    TurnStart,
     interrupted_turn_closers,
 )
 from dsh.sessions.replay._compare import difference, missing
 from dsh.sessions.replay._config import config_to_play
-from dsh.sessions.replay._plan import Plan, Segment, plan_of
+from dsh.sessions.replay._plan import Plan, Segment, plan_of, repair_of
 from dsh.sessions.replay._player import Player
 from dsh.sessions.replay._report import Divergence, ReplayReport
 
@@ -122,7 +124,8 @@ class _Replay:
         """Close a log as it was closed when it was read again after a crash."""
         if segment.closed == segment.end:
             return
-        for closer in interrupted_turn_closers(self._log):
+        repair = repair_of(self._plan.events, segment.end, segment.closed)
+        for closer in interrupted_turn_closers(self._log) if repair is None else repair:
             found = difference(self._plan.events[closer.seq], closer)
             if found is not None:
                 self._divergence = found
@@ -131,9 +134,14 @@ class _Replay:
 
     def _report(self) -> ReplayReport:
         made = self._log[self._plan.seed :]
+        turns = sum(isinstance(event.data, TurnEnd) for event in made)
+        same = self._divergence is None
+        # where the log breaks off, what was begun came out as recorded too
+        counted = StepStart if same else StepEnd
         return ReplayReport(
-            turns=sum(isinstance(event.data, TurnEnd) for event in made),
-            steps=sum(isinstance(event.data, StepEnd) for event in made),
+            turns=turns,
+            steps=sum(isinstance(event.data, counted) for event in made),
             events=len(made),
             divergence=self._divergence,
+            open=same and sum(isinstance(event.data, TurnStart) for event in made) > turns,
         )
