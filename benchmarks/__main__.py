@@ -10,12 +10,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.bench import Bench, Scale
+from benchmarks.bench import Bench, Row, Scale
 from benchmarks.children import ChildFailed, server
 from benchmarks.environment import Environment, installed
 from benchmarks.machine import choose_cores, describe
 from benchmarks.report import Figure, table
-from benchmarks.rows import ROWS, Row
+from benchmarks.rows import ROWS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from benchmarks.children import Sample, run
 from benchmarks.environment import Environment
 from benchmarks.machine import Cores
-from benchmarks.report import median
+from benchmarks.report import Figure, median
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,18 @@ class Scale:
     idle: int = 500
     events: int = 10_000
     disposed: int = 1000
+    flushes: int = 300
+    stored_events: int = 100_000
+    sessions: int = 10_000
 
     @classmethod
     def tiny(cls) -> Scale:
         """Return a scale that shows that everything runs, and nothing else."""
-        return cls(1, 3, 5, 5, 50, (1, 3), 3, 5, 50, 5)
+        return cls(1, 3, 5, 5, 50, (1, 3), 3, 5, 50, 5, 5, 500, 20)
+
+
+STORES = ("dsh-cli", "dsh-session-persistence-jsonl[zstd]", "dsh-session-persistence-sqlite")
+"""What is installed to measure session stores."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,12 @@ class Bench:
         argv = [str(self.environment.python), "-m", f"benchmarks.{name}", *map(str, words)]
         return run(argv, core=self.cores.client)
 
+    def stores(self, subject: str, count: int) -> Sample:
+        """Measure session stores, in an environment that has all of them."""
+        python = self.environment.beside(STORES).python
+        words = [str(python), "-m", "benchmarks.stores", subject, str(count)]
+        return run(words, core=self.cores.client)
+
     def floor(self, scenario: str, count: int) -> Sample:
         """Run the floor through a scenario."""
         return self.program("run_floor", scenario, self.url, count)
@@ -92,3 +106,7 @@ class Bench:
                 if number >= 0:
                     found[name].append(sample)
         return {name: Results(samples) for name, samples in found.items()}
+
+
+Row: TypeAlias = Callable[[Bench], Sequence[Figure]]
+"""Measures something; its docstring says what."""

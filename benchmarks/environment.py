@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import distributions
@@ -22,6 +22,30 @@ class Environment:
     """A virtual environment with `dsh` in it."""
 
     folder: Path
+    wheels: Path | None = None
+    """Where the wheels of this workspace are; None if it is not one of ours."""
+
+    def beside(self, distributions: Sequence[str]) -> Environment:
+        """Return an environment with these distributions, which is made when it is first needed.
+
+        One that was given by hand has to have them itself.
+        """
+        if self.wheels is None:
+            return self
+        folder = self.folder.with_name("-".join(distributions))
+        other = Environment(folder, self.wheels)
+        if not folder.exists():
+            other.install(distributions)
+        return other
+
+    def install(self, distributions: Sequence[str]) -> None:
+        """Make the environment, with distributions from our wheels and what they need."""
+        assert self.wheels is not None
+        _uv("venv", "--python", sys.executable, self.folder)
+        _uv(
+            *("pip", "install", "--python", self.python, "--find-links", self.wheels),
+            *("--compile-bytecode", "--link-mode", "copy", *distributions),
+        )
 
     @property
     def python(self) -> Path:
@@ -71,14 +95,10 @@ def installed() -> Generator[Environment]:
     """Build all wheels of the workspace and install `dsh` from them, for the time of a block."""
     with tempfile.TemporaryDirectory(prefix="dsh-benchmarks-") as name:
         folder = Path(name)
-        environment = Environment(folder / "env")
         wheels = folder / "wheels"
         _uv("build", "--all-packages", "--wheel", "--out-dir", wheels)
-        _uv("venv", "--python", sys.executable, environment.folder)
-        _uv(
-            *("pip", "install", "--python", environment.python, "--find-links", wheels),
-            *("--compile-bytecode", "--link-mode", "copy", APP),
-        )
+        environment = Environment(folder / "env", wheels)
+        environment.install([APP])
         yield environment
 
 

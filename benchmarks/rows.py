@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 from benchmarks import imports
-from benchmarks.bench import Bench
+from benchmarks.bench import Bench, Row
 from benchmarks.children import Sample, run
 from benchmarks.report import Figure, above, limit, ratio
-
-Row: TypeAlias = Callable[[Bench], Sequence[Figure]]
+from benchmarks.store_rows import STORE_ROWS
 
 
 def start(bench: Bench) -> Sequence[Figure]:
@@ -212,6 +210,7 @@ ROWS: Mapping[str, Row] = {
     "peak": peak,
     "growth": growth,
     "dispatch": dispatch,
+    **STORE_ROWS,
     "size": size,
     "imports": imported,
 }

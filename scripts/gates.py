@@ -65,7 +65,12 @@ GATES = (
     Gate("ruff", "code", "ruff check .", "house rules, as lint families and bans"),
     Gate("format", "code", "ruff format --check .", "one layout"),
     Gate("lock", "structure", "uv lock --check", "the lock file fits the manifests"),
-    Gate("layering", "structure", "lint-imports", "dependencies point one way"),
+    Gate(
+        "layering",
+        "structure",
+        "lint-imports",
+        "no cycle among the wheels; only a bundle imports the loop",
+    ),
     Gate(
         "workspace",
         "structure",

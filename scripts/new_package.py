@@ -2,8 +2,7 @@
 
 Usage: `python scripts/new_package.py dsh-NAME "one line of description" --role ROLE`.
 Writes `pyproject.toml`, `README.md`, `LICENSE` and the typed package, then adds the wheel to the
-workspace root. What is left to you: the README, the dependencies, and the wheel's place among the
-layers of the import contracts in the root manifest.
+workspace root. What is left to you: the README and the dependencies.
 """
 
 from __future__ import annotations
@@ -134,10 +133,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"--root {args.root} is no workspace: there is no pyproject.toml in it")
     folder = create(args.root, args.name, args.role, args.description, args.needs)
     join_workspace(args.root, args.name)
-    sys.stdout.write(
-        f"created {folder.relative_to(args.root)}; now run uv lock, and place it among the layers "
-        "of [tool.importlinter]\n"
-    )
+    sys.stdout.write(f"created {folder.relative_to(args.root)}; now run uv lock\n")
     return 0
 
 

@@ -20,6 +20,7 @@ from dsh.llm_replay.server import serve_in_thread
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 _BLOCK = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+_RESUME = re.compile(r"^resume with: dsh run --resume [0-9a-f]{8}\n", re.MULTILINE)
 
 
 @dataclass
@@ -30,7 +31,7 @@ class Desk:
     env: dict[str, str]
 
     def shell(self, script: str) -> str:
-        """Run a script and return what it printed, on both streams."""
+        """Run a script and return what it printed, on both streams, but for the ids of sessions."""
         done = subprocess.run(
             ["bash", "-e"],
             cwd=self.folder,
@@ -43,7 +44,7 @@ class Desk:
             check=False,
         )
         assert done.returncode == 0, done.stdout
-        return done.stdout
+        return _RESUME.sub("", done.stdout)
 
     def header(self, name: str) -> dict[str, Any]:
         """Return what an example sends to the model in front of the history."""

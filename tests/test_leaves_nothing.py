@@ -237,6 +237,7 @@ USES: dict[str, Use] = {
     "llm": use_model,
     "llm-deepseek": lambda app: use_llm(app, "deepseek/deepseek-flash"),
     "llm-replay": lambda app: use_llm(app, "replay/scripted"),
+    "record": use_store,
     "session-persistence-jsonl": use_store,
     "session-persistence-sqlite": use_store,
     "sessions": use_sessions,
@@ -251,6 +252,9 @@ async def warm_up(app: App) -> None:
     bash = app.get(BashExecutor)
     if bash is not None:
         await bash.run(bash.resolve(BashRequest(command="true")))
+    store = app.get(SessionPersistence)
+    if store is not None:
+        await store.list_snapshots()  # a database is opened once, and stays open with its store
 
 
 async def mount_with_needs(app: App, plugin: Any, url: str, *, itself: bool = False) -> Any:

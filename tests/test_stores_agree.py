@@ -51,11 +51,8 @@ from dsh.session import (
     UserMessage,
     UserSource,
 )
-from dsh.session_persistence import (
-    SessionPersistence,
-    StoredSessionNotFound,
-    summarize,
-)
+from dsh.session_persistence import SessionPersistence, StoredSessionNotFound
+from dsh.session_persistence.backend import summarize
 from dsh.session_persistence_jsonl import JsonlPersistence
 from dsh.session_persistence_sqlite import SqlitePersistence
 

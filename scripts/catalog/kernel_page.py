@@ -46,16 +46,15 @@ CHAPTERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 """The classes and functions most plugins meet, by subject; the rest follows by name."""
 
 _INTERNAL_TEXT = {
-    "App": "next_token channel start_host mount_at mount_retired mount_changed mount_gone "
-    "open_scope link_scope has_scope",
+    "App": "channel has_scope",
     "Context": "derive label",
-    "Effect": "run_body move_to move_out end collect",
-    "Mount": "uses readable check_accepting adopt forget fail refresh interrupt_body unwind "
-    "withdraw released start_active wait_state accepting provides_now busy store entry background",
+    "Effect": "end collect",
+    "Mount": "check_accepting wait_state accepting busy store entry background",
     "Registration": "impl",
 }
 INTERNAL = {name: frozenset(text.split()) for name, text in _INTERNAL_TEXT.items()}
-"""Members that only the kernel's own modules and composition tools call."""
+"""Members that composition tools and tests call besides the kernel; what only the kernel calls
+has an underscore."""
 
 
 def render(workspace: Workspace) -> str:

@@ -48,7 +48,8 @@ def scan(workspace: Workspace) -> Uses:
             UseWalker(run, module).walk()
     follow_helpers(run)
     for place in sorted(GENERIC.keys() - run.excused):
-        wheel = sources.modules.get(".".join(place.split(".")[:2]))
+        name, _, _ = place.partition(":")
+        wheel = sources.modules.get(".".join(name.split(".")[:2]))
         if wheel is not None:
             run.findings.add(
                 Finding(wheel.file, 1, f"GENERIC excuses {place}, which needs no excuse")

@@ -40,8 +40,8 @@ VARIABLES: Final[Mapping[str, str]] = {
 """What each variable does. Proxies are read in lower case too, which then wins."""
 
 NAMED_ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
-    "apps/dsh-cli/src/dsh/cli/_checks.py": ("DEEPSEEK_API_KEY",),
-    "apps/dsh-cli/src/dsh/cli/_demo.py": (),
+    "apps/dsh-cli/src/dsh/cli/_doctor_facts.py": ("DEEPSEEK_API_KEY",),
+    "apps/dsh-cli/src/dsh/cli/_demo_settings.py": (),
     "apps/dsh-cli/src/dsh/cli/_keys.py": ("DEEPSEEK_API_KEY",),
     "packages/dsh-llm-deepseek/src/dsh/llm_deepseek/_endpoint.py": (
         *("ALL_PROXY", "DEEPSEEK_BASE_URL", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"),

@@ -61,6 +61,7 @@ NAVIGATION = {
     "Start": ["README.md", "docs/README.md", "docs/tutorial.md"],
     "Guides": [
         "docs/guides/run.md",
+        "docs/guides/sessions.md",
         "docs/guides/configure.md",
         "docs/guides/embed.md",
         "docs/guides/test-a-plugin.md",

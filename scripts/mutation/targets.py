@@ -81,7 +81,7 @@ TARGETS = (
     ),
     Target(
         "dsh-agent-loop",
-        mutate=("agent_loop/*", "agent/loop/*"),
+        mutate=("agent_loop/*", "agent/loopkit/*"),
         wheels=("packages/dsh-agent-loop", "packages/dsh-agent"),
         tests=("packages/dsh-agent-loop/tests", "packages/dsh-agent/tests"),
         first="not trio and not invariants",

@@ -186,7 +186,8 @@ def _function(api: Api, where: str, item: griffe.Function, *, full: bool) -> Ite
         spoken = set(re.findall(r"`(\w+)", sections.text))
         missing = [name for name in names if full and name not in spoken]
     for name in missing:
-        yield finding(item, f"{where} does not say what {name} is; name it under Args:")
+        if not _is_told_by_type(item, name):
+            yield finding(item, f"{where} does not say what {name} is; name it under Args:")
     if full:
         yield from _result_and_errors(api, where, item, sections)
 
@@ -212,6 +213,15 @@ def parameters(item: griffe.Function) -> list[str]:
     given = list(item.parameters)[1 if bound else 0 :]
     names = [parameter.name.lstrip("*") for parameter in given]
     return [name for name in names if not name.startswith("_")]
+
+
+def _is_told_by_type(item: griffe.Function, name: str) -> bool:
+    """Whether the type says all there is to say, as in `agent: Agent`."""
+    found = next((one for one in item.parameters if one.name == name), None)
+    if found is None or found.annotation is None:
+        return False
+    kind = str(found.annotation).removesuffix(" | None").rpartition(".")[2]
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind).lower() == name
 
 
 def raised(api: Api, item: griffe.Function) -> list[griffe.Class]:

@@ -52,9 +52,9 @@ def test_the_turn_is_all_there(moments: Any) -> None:
         "user/message",
     ]  # fmt: skip
     tool = happened.index("tool/call")
-    assert happened[tool : tool + 6] == [
-        "tool/call", "tools/pre-execute", "tools/execute", "weather", "tools/post-execute",
-        "tools/result",
+    assert happened[tool : tool + 7] == [
+        "tool/call", "tools/pre-execute", "session/flush", "tools/execute", "weather",
+        "tools/post-execute", "tools/result",
     ]  # fmt: skip
     assert happened[-4:] == [
         "turn/end", "session/flush", "agent/status: idle", "the turn is over: It rains in Paris.",

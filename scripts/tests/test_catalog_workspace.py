@@ -323,5 +323,5 @@ def test_a_class_that_is_hidden_and_gone_makes_no_kernel_page(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(kernel_page.INTERNAL, "Gone", frozenset({"name"}))
-    with pytest.raises(ValueError, match="hides members of Gone, which dsh.core does not offer"):
+    with pytest.raises(ValueError, match=r"hides members of Gone, which dsh.core does not offer"):
         kernel_page.render(workspace)

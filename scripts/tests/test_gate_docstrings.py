@@ -310,6 +310,10 @@ def test_the_arguments_of_a_class(wheel: Any, args: str, told: list[str]) -> Non
         ),
         ("Do it with `a`.", ", a: int) -> None", None),
         ("Do.\n\nArgs:\n    a: A.", ", a: int) -> None", None),
+        # its type says what it is
+        ("Do.", ", plugin_error: PluginError | None) -> None", None),
+        ("Do.\n\nArgs:\n    a: A.", ", a: int, plugin_error: dsh.core.PluginError) -> None", None),
+        ("Do.", ", error: PluginError) -> None", "does not say what error is; name it under Args:"),
         ("Return it.", ") -> int", None),
         ("Tell whether it is.", ") -> bool", None),
         ("Do.\n\nReturns:\n    It.", ") -> int", None),

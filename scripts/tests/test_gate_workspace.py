@@ -293,6 +293,8 @@ def test_a_wheel_without_a_public_face(tree: Any, findings: Any) -> None:
         ("def late():\n    import trio", True),
         ("try:\n    import trio\nexcept ImportError:\n    trio = None", True),
         ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import trio", True),
+        ("import typing\nif typing.TYPE_CHECKING:\n    pass\nelse:\n    import trio", False),
+        ("import typing\nif not typing.TYPE_CHECKING:\n    import trio", False),
     ],
 )
 def test_an_optional_dependency_is_imported_where_it_is_used(

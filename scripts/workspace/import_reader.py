@@ -82,10 +82,11 @@ def _imports(
     typed = list(_typed(tree))
     for node in ast.iter_child_nodes(tree):
         hidden = for_types or node in typed
+        now = at_import and not hidden
         for name in _names(node, importers):
             parts = tuple(name.split("."))
-            yield Import(getattr(node, "lineno", 1), parts, at_import, hidden)
-        later = not at_import or _is_later(node)
+            yield Import(getattr(node, "lineno", 1), parts, now, hidden)
+        later = not now or _is_later(node)
         yield from _imports(node, importers, at_import=not later, for_types=hidden)
 
 
@@ -112,8 +113,6 @@ def _chain(node: ast.expr) -> tuple[str, ...]:
 
 def _is_later(node: ast.AST) -> bool:
     """Whether importing the file may do without what stands in this node."""
-    if isinstance(node, ast.If):
-        return "TYPE_CHECKING" in ast.unparse(node.test)
     return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Try)
 
 

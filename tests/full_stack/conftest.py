@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from dsh.llm_deepseek import DeepSeekAdapter
 from dsh.llm_replay import server as wire
 from dsh.loader import LoadedApp, open_app
 from dsh.process.testing import descendants, eventually
-from dsh.session import AssistantChunk, Session, SessionEvent, StepEnd, StepStart
+from dsh.session import Session, SessionEvent, rebuild_request, request_steps
 from dsh.session.testing import assert_balanced, reloaded
 from dsh.tools import Tool
 
@@ -236,33 +237,9 @@ def is_helper(pid: int) -> bool:
 
 
 def requests_of(session: Session) -> list[LlmRequest]:
-    """Rebuild the request of every step of a session from its log alone."""
-    events = session.events
-    rebuilt: list[LlmRequest] = []
-    for seq, event in enumerate(events):
-        if not isinstance(event.data, StepStart):
-            continue
-        history = Session("history", events[:seq], enclosed=False).derive_messages()
-        made = seq + 1
-        while not isinstance(events[made].data, AssistantChunk | StepEnd):
-            made += 1
-        header = Session("header", events[:made], enclosed=False).request_header()
-        if header is None:
-            continue
-        config = header.config
-        rebuilt.append(
-            LlmRequest(
-                model=config.model.partition("/")[2],
-                messages=(*(header.message_prefix or ()), *history),
-                system=header.system,
-                tools=header.tools,
-                temperature=config.temperature,
-                max_tokens=config.max_tokens,
-                stop=config.stop,
-                reasoning_effort=config.reasoning_effort,
-            )
-        )
-    return rebuilt
+    """Rebuild the request of every step of a session from its log alone, as an adapter gets it."""
+    made = [rebuild_request(session.events, *place) for place in request_steps(session.events)]
+    return [replace(request, model=request.model.partition("/")[2]) for request in made]
 
 
 async def bytes_of(requests: Iterable[LlmRequest]) -> list[bytes]:

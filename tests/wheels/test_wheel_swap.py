@@ -93,6 +93,43 @@ def test_installing_a_sibling_swaps_the_backend(
     assert output() == "local ran it\n"
 
 
+def test_installing_a_sibling_swaps_who_keeps_the_sessions(
+    dsh: Any, wheels: Any, playing: Callable[..., str]
+) -> None:
+    dsh.write_config(playing())
+
+    def ids() -> list[str]:
+        listed = dsh.run("dsh", "sessions")
+        assert listed.returncode == 0, listed.stderr
+        return [line.partition("\t")[0] for line in listed.stdout.splitlines()]
+
+    def place(session_id: str) -> str:
+        return Path(dsh.run("dsh", "sessions", "path", session_id).stdout.strip()).name
+
+    assert dsh.run("dsh", "run", "one").stdout == "finished\n"
+    (first,) = ids()
+    assert place(first) == "session.jsonl"
+    alone = dsh.run("dsh", "demo", "--swap")
+    assert (alone.returncode, alone.stdout) == (2, "")
+    assert "needs two session stores, and only session-persistence-jsonl is" in alone.stderr
+    assert "pip install dsh-session-persistence-sqlite" in alone.stderr
+
+    dsh.install(wheels.by_name["dsh-session-persistence-sqlite"])
+    assert ids() == []
+    assert dsh.run("dsh", "run", "two").returncode == 0
+    (second,) = ids()
+    assert place(second) == "sessions.sqlite"
+    both = dsh.run("dsh", "demo", "--swap")
+    assert both.returncode == 0, both.stderr
+    assert "events in each, and not a line of dsh differs" in both.stdout
+    choice = ("--set", "seams.session_persistence=session-persistence-jsonl")
+    assert first in dsh.run("dsh", "sessions", *choice).stdout
+    dsh.uninstall("dsh-session-persistence-sqlite")
+    assert ids() == [first]
+    assert dsh.run("dsh", "run", "--resume", first, "three").returncode == 0
+    assert dsh.run("dsh", "demo", "--crash").returncode == 0
+
+
 BUNDLE_IN_USE = """
 from dsh.loader import compose, open_app, run_sync
 

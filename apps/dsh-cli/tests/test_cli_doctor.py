@@ -45,6 +45,13 @@ def test_where_a_key_comes_from_is_said_and_never_the_key(cli: Cli) -> None:
 
     assert cli.run("login", stdin="sk-login-123456").code == 0
     assert source().endswith("/.dsh/keys/deepseek (dsh login)")
+    (cli.home / "key").write_text("\n", encoding="utf-8")
+    settings = "plugins: [{{id: llm-deepseek, config: {{key_file: {}}}}}]\n"
+    file = cli.settings(settings.format(cli.home / "key"))
+    assert source() == "none"  # a file without a key is not one with a key
+    (cli.home / "key").write_text("sk-own-123456\n", encoding="utf-8")
+    assert source() == f"the file {cli.home / 'key'}"
+    file.unlink()
     cli.env["DEEPSEEK_API_KEY"] = KEY
     assert source() == "the environment variable DEEPSEEK_API_KEY"
     file = cli.settings("plugins: [{id: llm-deepseek, config: {api_key: sk-file-123456}}]\n")
@@ -93,7 +100,7 @@ def test_a_missing_program_is_named(cli: Cli, tmp_path: Path) -> None:
         ("plugins: [nope]", "no installed plugin is called 'nope'"),
         ("seams: {bash: nope}", "no installed provider of 'bash' is called 'nope'"),
         ("bash: {nope: 1}", "bash.nope: unknown field"),
-        ("model: nobody/x", "No registered adapter serves"),
+        ("model: nobody/x", "no registered adapter serves"),
     ],
 )
 def test_what_is_wrong_with_the_settings_is_a_finding(
@@ -117,6 +124,23 @@ def test_an_untrusted_project_is_a_note_not_a_problem(cli: Cli) -> None:
 
 
 def test_the_doctor_writes_nothing(cli: Cli) -> None:
-    cli.run("doctor")
+    cli.run("doctor", "--set", "seams.session_persistence=session-persistence-jsonl")
     assert os.listdir(cli.home) == []
     assert os.listdir(cli.folder) == []
+
+
+def test_a_store_that_needs_a_database_gets_an_empty_one(cli: Cli) -> None:
+    """The doctor starts what a run would start, and such a store cannot start without one."""
+    cli.run("doctor", "--set", "seams.session_persistence=session-persistence-sqlite")
+    (made,) = (cli.home / ".dsh").glob("*.sqlite")
+    assert made.stat().st_mode & 0o777 == 0o600
+    assert cli.run("sessions", "--all").stdout == ""
+
+
+def test_a_store_that_cannot_be_opened_is_a_finding(cli: Cli) -> None:
+    cli.env["DEEPSEEK_API_KEY"] = KEY
+    cli.settings("seams: {session_persistence: session-persistence-jsonl}\n")
+    (cli.home / ".dsh" / "sessions").write_text("in the way")
+    result = cli.run("doctor")
+    assert result.code == 1
+    assert f"Not a directory ({cli.home}/.dsh/sessions)" in result.stdout

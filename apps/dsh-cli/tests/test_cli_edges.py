@@ -119,7 +119,7 @@ def test_an_unknown_effort_in_a_file_is_refused(cli: Cli) -> None:
     file = cli.settings("effort: bogus\n")
     result = cli.run("run", "x")
     assert result.code == 2
-    assert "has no effort 'bogus'" in result.stderr
+    assert "does not offer the reasoning effort 'bogus'" in result.stderr
     assert str(file) in result.stderr
 
 

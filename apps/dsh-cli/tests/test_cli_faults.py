@@ -53,6 +53,19 @@ def balanced_end(events: list[dict[str, Any]]) -> bool:
     )
 
 
+def test_a_plugin_that_raises_an_interrupt_as_it_starts_ends_the_run(cli: Cli) -> None:
+    (cli.home / "odd.py").write_text(
+        "from dsh.core import Plugin\n\n\nclass Odd(Plugin):\n    async def start(self):\n"
+        "        raise KeyboardInterrupt\n",
+        encoding="utf-8",
+    )
+    file = cli.home / "odd.yaml"
+    file.write_text("version: 1\nplugins: [./odd.py]\n", encoding="utf-8")
+    result = cli.run("run", "--config", str(file), "--ephemeral", "go")
+    assert result.code == 130
+    assert "code raised KeyboardInterrupt; no signal came" in result.stderr
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_of_the_wire_is_one_message_and_exit_1(cli: Cli, serve: Serve, name: str) -> None:
     behaviour, word = FAULTS[name]

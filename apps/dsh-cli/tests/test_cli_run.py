@@ -160,8 +160,8 @@ def test_an_unknown_effort_is_refused_first(cli: Cli, serve: Serve) -> None:
     server = serve(wire.success("ok"))
     result = cli.run("run", "--effort", "extreme", "go")
     assert result.code == 2
-    assert "has no effort 'extreme'" in result.stderr
-    assert "off, low, high, max" in result.stderr
+    assert "does not offer the reasoning effort 'extreme'" in result.stderr
+    assert "use one of 'off', 'low', 'high', 'max'" in result.stderr
     assert server.attempts == ()
 
 
@@ -344,7 +344,7 @@ def test_two_hundred_megabytes_of_output_stay_outside(cli: Cli, serve: Serve) ->
         (["--set", "seams.bash=nope"], "no installed provider of 'bash' is called 'nope'"),
         (["--set", "bundle=nope"], "no installed bundle is called 'nope'"),
         (["--set", "nope=1"], "nope: unknown key"),
-        (["--model", "nobody/model"], "No registered adapter serves the model 'nobody/model'"),
+        (["--model", "nobody/model"], "no registered adapter serves the model 'nobody/model'"),
         (["--config", "nope.yaml"], "there is no such file"),
     ],
 )

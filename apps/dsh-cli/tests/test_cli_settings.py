@@ -43,6 +43,11 @@ def test_the_version(cli: Cli) -> None:
     ("arguments", "message"),
     [
         (["nope"], "invalid choice: 'nope'"),
+        (["rn", "x"], "did you mean `dsh run`?"),
+        (["sessions", "rm"], "did you mean `dsh sessions remove`?"),
+        (["sessions", "a8ad18c9"], "to read a session: dsh sessions show a8ad18c9"),
+        (["sessions", "show", "a", "b"], "see dsh sessions show --help"),
+        (["config", "show", "x"], "see dsh config show --help"),
         (["--nope"], "unrecognized arguments"),
         (["run", "--nope", "x"], "unrecognized arguments: --nope"),
         (["run", "--max-steps", "0", "x"], "'0' is not a positive whole number"),

@@ -19,6 +19,7 @@ from dsh.llm_replay import server as wire
 from dsh.llm_replay.server import ThreadedServer
 
 Cli = Any
+Pipe = Any
 Serve = Callable[..., ThreadedServer]
 
 WAIT_S = 60
@@ -28,29 +29,8 @@ STUBBORN = (
 )
 
 
-def fifo(folder: Path, name: str = "fifo") -> Path:
-    path = folder / name
-    os.mkfifo(path)
-    return path
-
-
 def bash(command: str) -> wire.Behaviour:
     return wire.tool_call_success("bash", {"command": command, "description": "d"})
-
-
-def read_pipe(path: Path) -> str:
-    """Read a named pipe to its end; fail instead of waiting for a writer that never comes."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    data = b""
-    try:
-        while select.select([handle], [], [], WAIT_S)[0]:
-            chunk = os.read(handle, 4096)
-            if not chunk:
-                return data.decode()
-            data += chunk
-    finally:
-        os.close(handle)
-    raise AssertionError(f"nothing was written to {path}")
 
 
 def lines_until(process: subprocess.Popen[bytes], word: bytes) -> list[dict[str, Any]]:
@@ -73,9 +53,11 @@ def gone(pids: list[int], handles: list[int]) -> bool:
 
 
 @contextmanager
-def started(path: Path) -> Generator[tuple[list[int], list[int]]]:
-    """Wait for a command to write its process ids to a pipe; yield them and handles on them."""
-    pids = [int(word) for word in read_pipe(path).split()]
+def started(
+    pipe: Pipe, process: subprocess.Popen[bytes], count: int = 2
+) -> Generator[tuple[list[int], list[int]]]:
+    """Wait for a command to write process ids to a pipe; yield them and handles on them."""
+    pids = [int(pipe.line(process)) for _ in range(count)]
     handles = [os.pidfd_open(pid) for pid in pids]
     try:
         yield pids, handles
@@ -138,11 +120,10 @@ def test_an_interrupt_keeps_what_was_said_and_says_so(cli: Cli, serve: Serve) ->
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
 def test_a_signal_inside_a_command_kills_it_with_everything_it_started(
-    cli: Cli, serve: Serve, number: signal.Signals, code: int
+    cli: Cli, serve: Serve, pipe: Pipe, number: signal.Signals, code: int
 ) -> None:
-    pipe = fifo(cli.folder)
-    serve([bash(STUBBORN.format(fifo=pipe)), wire.success("never")])
-    with cli.start("run", "--json", "go") as process, started(pipe) as (pids, handles):
+    serve([bash(STUBBORN.format(fifo=pipe.path)), wire.success("never")])
+    with cli.start("run", "--json", "go") as process, started(pipe, process) as (pids, handles):
         process.send_signal(number)
         result = cli.finish(process)
         assert gone(pids, handles)
@@ -152,11 +133,10 @@ def test_a_signal_inside_a_command_kills_it_with_everything_it_started(
 
 @linux
 def test_a_second_interrupt_ends_it_at_once_and_still_leaves_nothing(
-    cli: Cli, serve: Serve
+    cli: Cli, serve: Serve, pipe: Pipe
 ) -> None:
-    pipe = fifo(cli.folder)
-    serve([bash(STUBBORN.format(fifo=pipe)), wire.success("never")])
-    with cli.start("run", "go") as process, started(pipe) as (pids, handles):
+    serve([bash(STUBBORN.format(fifo=pipe.path)), wire.success("never")])
+    with cli.start("run", "go") as process, started(pipe, process) as (pids, handles):
         assert process.stderr is not None
         assert process.stderr.readline().startswith(b"$ trap")
         process.send_signal(signal.SIGINT)
@@ -168,26 +148,24 @@ def test_a_second_interrupt_ends_it_at_once_and_still_leaves_nothing(
 
 
 @linux
-def test_killing_the_harness_kills_its_commands(cli: Cli, serve: Serve) -> None:
+def test_killing_the_harness_kills_its_commands(cli: Cli, serve: Serve, pipe: Pipe) -> None:
     # case: F-06
-    pipe = fifo(cli.folder)
-    serve([bash(STUBBORN.format(fifo=pipe)), wire.success("never")])
-    with cli.start("run", "go") as process, started(pipe) as (pids, handles):
+    serve([bash(STUBBORN.format(fifo=pipe.path)), wire.success("never")])
+    with cli.start("run", "go") as process, started(pipe, process) as (pids, handles):
         process.kill()
         process.wait(WAIT_S)
         assert gone(pids, handles)
 
 
 @linux
-def test_a_background_command_ends_with_the_run(cli: Cli, serve: Serve) -> None:
-    pipe = fifo(cli.folder)
-    command = f"echo $$ > {pipe}; exec sleep 1000"
+def test_a_background_command_ends_with_the_run(cli: Cli, serve: Serve, pipe: Pipe) -> None:
+    command = f"echo $$ > {pipe.path}; exec sleep 1000"
     call = wire.tool_call_success(
         "bash", {"command": command, "description": "d", "run_in_background": True}
     )
     gate = wire.Gate()
     server = serve([call, wire.success("started it").hold_before(gate)])
-    with cli.start("run", "go") as process, started(pipe) as (pids, handles):
+    with cli.start("run", "go") as process, started(pipe, process, 1) as (pids, handles):
         server.open(gate)
         result = cli.finish(process)
         assert gone(pids, handles)
@@ -195,12 +173,11 @@ def test_a_background_command_ends_with_the_run(cli: Cli, serve: Serve) -> None:
 
 
 @linux
-def test_the_time_limit_kills_a_stubborn_command(cli: Cli, serve: Serve) -> None:
-    pipe = fifo(cli.folder)
-    serve([bash(STUBBORN.format(fifo=pipe)), wire.success("never")])
+def test_the_time_limit_kills_a_stubborn_command(cli: Cli, serve: Serve, pipe: Pipe) -> None:
+    serve([bash(STUBBORN.format(fifo=pipe.path)), wire.success("never")])
     with (
         cli.start("run", "--json", "--timeout", "4", "go") as process,
-        started(pipe) as (pids, handles),
+        started(pipe, process) as (pids, handles),
     ):
         result = cli.finish(process)
         assert gone(pids, handles)
@@ -209,19 +186,19 @@ def test_the_time_limit_kills_a_stubborn_command(cli: Cli, serve: Serve) -> None
     assert closed(result.events)
 
 
-def test_a_signal_while_a_plugin_starts(cli: Cli) -> None:
-    pipe = fifo(cli.folder)
+def test_a_signal_while_a_plugin_starts(cli: Cli, pipe: Pipe) -> None:
     (cli.folder / "slow.py").write_text(
         "import anyio\n"
         "async def apply(ctx, config):\n"
-        f"    open({str(pipe)!r}, 'w').close()\n"
+        f"    with open({str(pipe.path)!r}, 'w') as pipe:\n"
+        "        pipe.write('up\\n')\n"
         "    await anyio.sleep_forever()\n",
         encoding="utf-8",
     )
     (cli.folder / "x.yaml").write_text("plugins: [./slow.py]\n", encoding="utf-8")
     cli.env["DEEPSEEK_API_KEY"] = "sk-test-0123456789abcdef"
     with cli.start("run", "--json", "--config", "x.yaml", "go") as process:
-        read_pipe(pipe)
+        assert pipe.line(process) == "up"
         process.send_signal(signal.SIGTERM)
         result = cli.finish(process)
     assert result.code == 143
@@ -248,6 +225,51 @@ def test_a_run_that_was_told_to_ignore_interrupts_does(cli: Cli, serve: Serve) -
     assert (result.code, result.stdout) == (0, "all of it\n")
 
 
+STARTING = """
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+from dsh.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("dsh.cli._main", ["--version"]),
+        ("pydantic_core", ["sessions"]),
+        ("_datetime", ["sessions"]),
+        ("dsh.sessions._commands", ["sessions"]),
+        ("dsh.sessions._list", ["sessions"]),
+        ("asyncio", ["sessions"]),
+        ("dsh.cli._task", ["run", "go"]),
+        ("dsh.agent_core", ["run", "go"]),
+    ],
+)
+def test_an_interrupt_while_modules_are_imported_is_quiet(
+    cli: Cli, serve: Serve, module: str, arguments: list[str]
+) -> None:
+    serve(wire.success("never"))
+    process = subprocess.run(
+        [cli.python, "-c", STARTING, module, *arguments],
+        cwd=cli.folder,
+        env=cli.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert (process.returncode, process.stdout) == (130, b"")
+    said = {b"dsh: interrupting; once more to stop at once", b"dsh: interrupted"}
+    assert set(process.stderr.splitlines()) <= said
+
+
 # -- closed pipes --------------------------------------------------------------------------
 
 
@@ -268,9 +290,10 @@ def test_a_reader_that_goes_away_ends_the_run_quietly(
 
 
 @linux
-def test_a_reader_that_goes_away_inside_a_command_leaves_nothing(cli: Cli, serve: Serve) -> None:
-    pipe = fifo(cli.folder)
-    command = f"{{ echo $$; sleep 1000 >&2 & echo $!; }} > {pipe}; sleep 1000"
+def test_a_reader_that_goes_away_inside_a_command_leaves_nothing(
+    cli: Cli, serve: Serve, pipe: Pipe
+) -> None:
+    command = f"{{ echo $$; sleep 1000 >&2 & echo $!; }} > {pipe.path}; sleep 1000"
     # the second call of the batch makes the first line that meets the closed pipe
     serve(
         [
@@ -285,7 +308,7 @@ def test_a_reader_that_goes_away_inside_a_command_leaves_nothing(cli: Cli, serve
     with cli.start("run", "--json", "go") as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        with started(pipe) as (pids, handles):
+        with started(pipe, process) as (pids, handles):
             process.stdout.close()
             process.send_signal(signal.SIGTERM)
             assert process.wait(WAIT_S) in {141, 143}
@@ -325,7 +348,7 @@ def test_stdout_that_was_never_open(cli: Cli, serve: Serve) -> None:
         check=False,
     )
     assert process.returncode == 1
-    assert process.stderr == b"dsh: stdout is closed\n"
+    assert process.stderr.startswith(b"dsh: stdout is closed\n")
 
 
 def test_stderr_that_nobody_reads_changes_nothing(cli: Cli, serve: Serve) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -240,3 +241,90 @@ def test_a_missing_wheel_is_named(cli: Cli, serve: Serve, wheels: Wheels) -> Non
     assert "install dsh-tool-bash" in result.stderr
     lines = [json.loads(line) for line in cli.run("plugins", "--json").stdout.splitlines()]
     assert "tool-bash" not in {line["name"] for line in lines}
+
+
+PRINTING = """
+import sys
+from dsh.core import DshError
+
+class Broken(DshError):
+    code = "BROKEN"
+    exit_code = 7
+
+def run(args):
+    what = args.what
+    if what == "fail":
+        raise Broken("it broke", hint="mend it")
+    if what == "settings":
+        print(args.read_settings(args).model)
+    elif what == "bytes":
+        print("before", end=" ")
+        sys.stdout.buffer.write(b"\\xff\\x00\\n")
+    elif what == "note":
+        print("a note: sk-test-0123456789abcdef", file=sys.stderr)
+    elif what == "warn":
+        import logging
+        logging.getLogger("dsh.acme").warning("careful")
+    else:
+        args.read_settings(args)
+        print("\\x1b[1mbold\\x1b[0m \\x1b[8mhidden \\x1b[2J sk-test-0123456789abcdef")
+    return 0
+
+def register(commands):
+    parser = commands.add_parser("acme")
+    parser.add_argument("what")
+    parser.add_argument("--set", action="append", default=[], dest="sets")
+    parser.set_defaults(run=run)
+"""
+
+
+@pytest.fixture
+def acme(cli: Cli, wheels: Wheels) -> Cli:
+    """Return a command to which a wheel has added `dsh acme`."""
+    wheels.install("acme-cmd", "acme_cmd", PRINTING, dsh__commands="acme = acme_cmd:register")
+    cli.env["DEEPSEEK_API_KEY"] = "sk-test-0123456789abcdef"
+    return cli
+
+
+def test_a_command_of_a_wheel_reads_the_settings_as_a_run_does(acme: Cli) -> None:
+    assert acme.run("acme", "settings").stdout == "deepseek/deepseek-flash\n"
+    assert acme.run("acme", "settings", "--set", "model=a/b").stdout == "a/b\n"
+    assert acme.run("acme", "settings", "--set", "nonsense=1").code == 2
+
+
+def test_its_errors_have_hints_and_exit_codes_of_their_own(acme: Cli) -> None:
+    result = acme.run("acme", "fail")
+    assert (result.code, result.stdout) == (7, "")
+    assert result.stderr == "dsh: it broke\n     mend it\n"
+
+
+def test_what_it_prints_has_no_secrets_and_drives_no_terminal(acme: Cli) -> None:
+    assert "sk-test" not in acme.run("acme", "colours").stdout
+    assert "[8mhidden" in acme.run("acme", "colours").stdout
+    master, slave = pty.openpty()
+    with acme.start("acme", "colours", stdout=os.fdopen(slave, "wb", closefd=False)) as process:
+        assert process.wait(60) == 0
+    os.close(slave)
+    shown = os.read(master, 4096).decode()
+    os.close(master)
+    assert "\x1b[1mbold\x1b[0m \\x1b[8mhidden \\x1b[2J" in shown
+    assert "sk-test" not in shown
+
+
+def test_its_bytes_arrive_as_they_are_and_in_order(acme: Cli, tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb") as file:
+        assert acme.run("acme", "bytes", stdout=file).code == 0
+    assert (tmp_path / "out").read_bytes() == b"before \xff\x00\n"
+
+
+def test_its_notes_and_warnings_are_short_lines(acme: Cli) -> None:
+    assert acme.run("acme", "note").stderr.startswith("a note: ")
+    assert acme.run("acme", "warn").stderr == "dsh: warning: careful\n"
+
+
+def test_a_full_disk_is_told_for_it_too(acme: Cli) -> None:
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "wb") as full:
+            result = acme.run("acme", "colours", stdout=full)
+        assert result.code == 1
+        assert "stdout cannot be written: No space left on device" in result.stderr

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from dsh.agent import AgentFault, AgentRegistry
-from dsh.agent.loop import Loop
+from dsh.agent.loopkit import Loop
 from dsh.agent_core import AgentCore, create_agent
 from dsh.agent_loop import AgentLoop
 from dsh.core import App, ConfigError, Context, MountState, entry_points

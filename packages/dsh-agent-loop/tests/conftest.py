@@ -1,17 +1,10 @@
-"""Every test of the loop runs plain, and once more with the invariants as oracle."""
+"""Every test of the loop runs with the invariants as they are shipped, and with all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 import pytest
 
-from dsh.agent_loop.testing import mounted_everywhere
-from dsh.invariants import Invariants
 
-
-@pytest.fixture(autouse=True, params=["plain", "invariants"])
-def oracle(request: pytest.FixtureRequest) -> Generator[None]:
-    extras = {} if request.param == "plain" else {Invariants: {"level": "full"}}
-    with mounted_everywhere(extras):
-        yield
+@pytest.fixture(autouse=True, params=["basic", "full"])
+def oracle(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DSH_INVARIANTS", request.param)

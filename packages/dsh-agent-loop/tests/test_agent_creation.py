@@ -19,10 +19,10 @@ from dsh.agent import (
     open_agent,
 )
 from dsh.agent.events import AgentCreated, AgentDisposed, AgentSessionStart, TurnContinuation
-from dsh.agent.loop import Loop
+from dsh.agent.loopkit import Loop
 from dsh.agent.testing import StubAgent
+from dsh.agent_loop import AgentLoop
 from dsh.agent_loop._agent import LoopAgent
-from dsh.agent_loop.testing import open_spine, soon
 from dsh.core import (
     App,
     Context,
@@ -44,6 +44,8 @@ from dsh.session.errors import SessionStoreError
 from dsh.session.events import SessionCreated, SessionDisposed
 from dsh.session.testing import worked_turn
 from dsh.system_prompt import AssembleContext, SystemPrompt, render_prompt
+from dsh.testkit import soon
+from dsh.testkit.loop_contract import loop_app
 from dsh.tools import Tool, ToolExecution, ToolRegistry
 
 MODEL = "test/scripted"
@@ -99,7 +101,7 @@ async def test_the_registry_delegates_to_one_factory() -> None:
             with pytest.raises(AgentFault, match="agent loop") as caught:
                 await attempt()
             assert caught.value.code == "NO_AGENT_FACTORY"
-    async with open_spine() as app:
+    async with loop_app(AgentLoop) as app:
         registry = app[AgentRegistry]
         with pytest.raises(AgentFault) as caught:
             registry.set_factory(app.ctx, app[Loop])
@@ -117,7 +119,7 @@ async def test_the_registry_delegates_to_one_factory() -> None:
 async def test_nothing_is_visible_before_setup_is_done_and_then_everything_in_order() -> None:
     gate = Gate()
     order: list[str] = []
-    async with open_spine() as app:
+    async with loop_app(AgentLoop) as app:
         agents, sessions = app[AgentRegistry], app[SessionStore]
 
         def hear(name: str) -> Callable[[Any], None]:
@@ -182,7 +184,7 @@ async def test_ids_are_reserved_while_a_creation_is_pending() -> None:
     async def setup(ctx: Context) -> None:
         await gate.pass_through()
 
-    async with open_spine() as app:
+    async with loop_app(AgentLoop) as app:
         agents = app[AgentRegistry]
 
         async def make() -> None:
@@ -213,7 +215,7 @@ async def test_of_two_that_reach_publication_one_wins_and_the_loser_is_cleaned()
         ctx.defer(lambda: cleaned.append("loser"))
         await gate.pass_through()
 
-    async with open_spine() as app:
+    async with loop_app(AgentLoop) as app:
         agents = app[AgentRegistry]
         errors: list[AgentFault] = []
         rival = StubAgent("a")
@@ -253,11 +255,11 @@ async def test_setup_cannot_drive_and_a_session_has_one_driver() -> None:
             agent.cancel()
         assert isinstance(agent, LoopAgent)
         with pytest.raises(AgentFault, match="already has a driver") as caught:
-            LoopAgent(agent.state.spine, "twin", agent.session, AgentOptions())
+            LoopAgent(agent.loop, "twin", agent.session, AgentOptions())
         assert caught.value.code == "SESSION_CLAIMED"
         assert len(agent.session.events) == 0
 
-    async with open_spine() as app, open_agent(app, setup=setup) as agent:
+    async with loop_app(AgentLoop) as app, open_agent(app, setup=setup) as agent:
         assert refused == ["AGENT_IN_SETUP"] * 3
         assert len(agent.session.events) == 0
 
@@ -274,7 +276,7 @@ async def test_giving_up_during_setup_publishes_nothing(who: str) -> None:
         ctx.defer(lambda: cleaned.append("scope"))
         await gate.pass_through()
 
-    async with open_spine() as app:
+    async with loop_app(AgentLoop) as app:
         heard = announcements(app)
         results: list[AgentHandle | Exception] = []
         mount = app.mount(owner_of(CreateAgent("a", "s", setup=setup, signal=signal), results))
@@ -301,7 +303,7 @@ async def test_giving_up_during_setup_publishes_nothing(who: str) -> None:
 
 # case: G-05
 async def test_an_owner_that_leaves_in_the_tick_setup_ends_gets_nothing() -> None:
-    async with open_spine() as app:
+    async with loop_app(AgentLoop) as app:
         heard = announcements(app)
         mounts: list[Mount] = []
         caught: list[str] = []
@@ -331,7 +333,7 @@ async def test_a_raising_setup_leaves_nothing_behind() -> None:
         ctx.defer(lambda: cleaned.append("scope"))
         raise ValueError("cannot compose")
 
-    async with open_spine() as app:
+    async with loop_app(AgentLoop) as app:
         heard = announcements(app)
         with pytest.raises(ValueError, match="cannot compose"):
             await app[AgentRegistry].create(app.ctx, CreateAgent("a", "s", setup=setup))
@@ -359,7 +361,7 @@ async def test_a_veto_rolls_back_and_pairs_what_was_announced(
     def refuse(event: Any) -> None:
         raise ValueError("not this one")
 
-    async with open_spine() as app:
+    async with loop_app(AgentLoop) as app:
         heard = announcements(app)
         listener = app.ctx.on(veto, refuse)
         with pytest.raises(ValueError, match="not this one"):
@@ -374,7 +376,7 @@ async def test_a_veto_rolls_back_and_pairs_what_was_announced(
 
 # case: G-07
 async def test_a_live_id_is_refused_before_a_session_exists() -> None:
-    async with open_spine() as app, open_agent(app, agent_id="a"):
+    async with loop_app(AgentLoop) as app, open_agent(app, agent_id="a"):
         with pytest.raises(AgentFault) as caught:
             await app[AgentRegistry].create(app.ctx, CreateAgent("a", "s"))
         assert caught.value.code == "AGENT_EXISTS"
@@ -398,7 +400,7 @@ async def test_what_an_agent_has_of_its_own_stays_with_it() -> None:
         ctx.on(TurnContinuation, note)
 
     adapter = ScriptedAdapter([text("1"), text("2"), text("3")])
-    async with open_spine(adapter) as app:
+    async with loop_app(AgentLoop, adapter) as app:
         app[ToolRegistry].register(app.ctx, tool_named("common"))
         async with open_agent(app, model=MODEL, agent_id="plain") as plain:
             async with open_agent(app, model=MODEL, agent_id="own", setup=setup) as own:
@@ -424,7 +426,7 @@ async def test_a_start_is_announced_once_with_its_source_and_may_be_driven() -> 
         event.agent.send("from the start")
         raise ValueError("contained")
 
-    async with open_spine(ScriptedAdapter([text("1"), text("2")])) as app:
+    async with loop_app(AgentLoop, ScriptedAdapter([text("1"), text("2")])) as app:
         app.ctx.on(AgentSessionStart, start)
         for seed in ((), worked_turn()):
             options = CreateAgent(seed=seed, options=AgentOptions(model=MODEL))
@@ -436,7 +438,7 @@ async def test_a_start_is_announced_once_with_its_source_and_may_be_driven() -> 
 
 # case: G-16
 async def test_scopes_are_mounted_by_key_and_nearest_wins() -> None:
-    async with open_spine() as app, open_agent(app) as agent:
+    async with loop_app(AgentLoop) as app, open_agent(app) as agent:
         with pytest.raises(ScopeError):
             app.ctx.scope("text")
         inner_key = type("Key", (), {})()
@@ -453,7 +455,7 @@ async def test_scopes_are_mounted_by_key_and_nearest_wins() -> None:
 
 # case: AG-04
 async def test_a_listener_that_disposes_the_owner_lets_the_others_see_a_live_agent() -> None:
-    async with open_spine() as app:
+    async with loop_app(AgentLoop) as app:
         heard = announcements(app)
         seen: list[bool] = []
 
@@ -500,7 +502,7 @@ async def test_the_id_is_held_until_the_scope_is_quiet() -> None:
     async def setup(ctx: Context) -> None:
         ctx.defer(gate.pass_through)
 
-    async with open_spine() as app:
+    async with loop_app(AgentLoop) as app:
         agents = app[AgentRegistry]
         handle = await agents.create(app.ctx, CreateAgent("a", setup=setup))
         async with anyio.create_task_group() as group:
@@ -517,7 +519,7 @@ async def test_the_id_is_held_until_the_scope_is_quiet() -> None:
 
 # case: AG-09
 async def test_a_disposed_context_takes_no_registration() -> None:
-    async with open_spine() as app:
+    async with loop_app(AgentLoop) as app:
         async with open_agent(app) as agent:
             pass
         with pytest.raises(InactiveContextError):
@@ -530,7 +532,7 @@ async def test_setup_uses_the_services_of_the_loop_not_of_the_caller() -> None:
         ctx[ToolRegistry].register(ctx, tool_named("given"))
         ctx[SystemPrompt].section(ctx, "own", 1, "mine")
 
-    async with open_spine() as app:
+    async with loop_app(AgentLoop) as app:
         results: list[AgentHandle | Exception] = []
         mount = app.mount(owner_of(CreateAgent("a", setup=setup), results))
         await mount.settled()
@@ -542,7 +544,7 @@ async def test_setup_uses_the_services_of_the_loop_not_of_the_caller() -> None:
 
 
 async def test_an_agent_made_through_another_is_its_child_and_goes_with_it() -> None:
-    async with open_spine() as app:
+    async with loop_app(AgentLoop) as app:
         agents = app[AgentRegistry]
         parent = await agents.create(app.ctx, CreateAgent("parent"))
         child = await agents.create(parent.agent.ctx, CreateAgent("child"))
@@ -565,7 +567,7 @@ async def test_an_aborted_signal_refuses_the_creation_before_anything_happens() 
     async def setup(ctx: Context) -> None:
         calls.append("setup")
 
-    async with open_spine() as app:
+    async with loop_app(AgentLoop) as app:
         with pytest.raises(AgentFault, match="changed my mind") as caught:
             await app[AgentRegistry].create(app.ctx, CreateAgent("a", setup=setup, signal=signal))
         assert caught.value.code == "AGENT_CREATE_ABORTED"
@@ -582,7 +584,10 @@ async def test_what_is_said_about_the_session_is_kept_in_its_header() -> None:
         delegation_depth=2,
         agent_preset="reviewer",
     )
-    async with open_spine() as app, await app[AgentRegistry].create(app.ctx, options) as agent:
+    async with (
+        loop_app(AgentLoop) as app,
+        await app[AgentRegistry].create(app.ctx, options) as agent,
+    ):
         header = agent.session.header
         assert (header.id, header.cwd, header.parent_session) == ("s", "/here", "p")
         assert (header.origin, header.delegation_depth) == ("subagent", 2)
@@ -593,7 +598,7 @@ async def test_what_is_said_about_the_session_is_kept_in_its_header() -> None:
 async def test_the_creation_signal_is_of_no_use_afterwards() -> None:
     signal = CancelSignal()
     async with (
-        open_spine() as app,
+        loop_app(AgentLoop) as app,
         await app[AgentRegistry].create(app.ctx, CreateAgent(signal=signal)) as agent,
     ):
         signal.abort("too late")

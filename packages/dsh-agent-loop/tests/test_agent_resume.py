@@ -21,7 +21,6 @@ from dsh.agent import (
 )
 from dsh.agent.events import AgentCreated, AgentSessionStart
 from dsh.agent_loop import AgentLoop
-from dsh.agent_loop.testing import assert_valid_request, open_spine, soon, turn_numbers
 from dsh.core import App, Plugin, inject, on
 from dsh.llm import CancelSignal, ToolResultBlock
 from dsh.llm_replay import ScriptedAdapter, text
@@ -42,8 +41,10 @@ from dsh.session_persistence import (
     SessionSnapshot,
     StoredSession,
     StoredSessionNotFound,
-    repaired,
 )
+from dsh.session_persistence.backend import repaired
+from dsh.testkit import assert_paired_request, soon, turn_numbers
+from dsh.testkit.loop_contract import loop_app
 
 MODEL = "test/scripted"
 
@@ -118,7 +119,7 @@ async def resume(app: App, session_id: str, agent_id: str | None = None) -> Agen
 async def test_history_numbering_and_lineage_go_on() -> None:
     seed = worked_turn("from the parent")
     adapter = ScriptedAdapter([text("1"), text("2")])
-    async with open_spine(adapter, extras=[MemoryStore]) as app:
+    async with loop_app(AgentLoop, adapter, extras=[MemoryStore]) as app:
         options = CreateAgent(
             session_id="child",
             cwd="/somewhere",
@@ -147,7 +148,7 @@ async def test_history_numbering_and_lineage_go_on() -> None:
 async def test_a_resumed_session_starts_as_one() -> None:
     DISK["s"] = (SessionHeader(id="s", created_at=1), worked_turn())
     sources: list[str] = []
-    async with open_spine(extras=[MemoryStore]) as app:
+    async with loop_app(AgentLoop, extras=[MemoryStore]) as app:
         app.ctx.on(AgentSessionStart, lambda event: sources.append(event.source))
         async with await resume(app, "s"):
             pass
@@ -156,7 +157,7 @@ async def test_a_resumed_session_starts_as_one() -> None:
 
 # case: G-11
 async def test_resuming_without_persistence_says_what_is_missing() -> None:
-    async with open_spine() as app:
+    async with loop_app(AgentLoop) as app:
         with pytest.raises(AgentFault, match="not configured") as caught:
             await resume(app, "s")
         assert caught.value.code == "NO_SESSION_PERSISTENCE"
@@ -180,7 +181,7 @@ async def test_an_owner_that_leaves_during_a_load_ends_it_and_frees_the_ids() ->
             except Exception as error:
                 errors.append(error)
 
-    async with open_spine(extras=[MemoryStore]) as app:
+    async with loop_app(AgentLoop, extras=[MemoryStore]) as app:
         heard: list[str] = []
         app.ctx.on(SessionCreated, lambda event: heard.append(event.session.id))
         app.ctx.on(AgentCreated, lambda event: heard.append(event.agent.id))
@@ -203,7 +204,7 @@ async def test_an_owner_that_leaves_during_a_load_ends_it_and_frees_the_ids() ->
 
 # case: G-12
 async def test_a_load_that_fails_leaves_nothing_behind() -> None:
-    async with open_spine(extras=[MemoryStore]) as app:
+    async with loop_app(AgentLoop, extras=[MemoryStore]) as app:
         for _ in range(2):
             with pytest.raises(StoredSessionNotFound):
                 await resume(app, "missing", "a")
@@ -217,7 +218,7 @@ async def test_options_are_taken_before_the_load() -> None:
     gate = Gate()
     extra: dict[str, object] = {"depth": 1}
     agents: list[Agent] = []
-    async with open_spine(extras=[MemoryStore]) as app:
+    async with loop_app(AgentLoop, extras=[MemoryStore]) as app:
 
         async def run() -> None:
             options = ResumeAgent("s", options=AgentOptions(extra=extra))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -239,7 +240,7 @@ async def test_options_are_taken_before_the_load() -> None:
 # case: G-14
 async def test_idle_context_is_durable_without_an_explicit_checkpoint() -> None:
     adapter = ScriptedAdapter([text("ok")])
-    async with open_spine(adapter, extras=[MemoryStore]) as app:
+    async with loop_app(AgentLoop, adapter, extras=[MemoryStore]) as app:
         async with open_agent(app, model=MODEL, session_id="s") as agent:
             agent.inject("remember this")
             await soon(agent.when_idle())
@@ -251,7 +252,7 @@ async def test_idle_context_is_durable_without_an_explicit_checkpoint() -> None:
 
 # case: G-14
 async def test_idle_context_is_durable_even_if_the_agent_goes_at_once() -> None:
-    async with open_spine(extras=[MemoryStore]) as app:
+    async with loop_app(AgentLoop, extras=[MemoryStore]) as app:
         async with open_agent(app, model=MODEL, session_id="s") as agent:
             agent.inject("remember this")
         assert types_of(DISK["s"][1]) == ["turn/start", "context/message", "turn/end"]
@@ -270,12 +271,12 @@ async def test_a_session_that_broke_off_in_a_tool_goes_on_with_a_valid_request(
     DISK["s"] = (SessionHeader(id="s", created_at=1), log[:cut])
     adapter = ScriptedAdapter([text("ok")])
     async with (
-        open_spine(adapter, extras=[MemoryStore]) as app,
+        loop_app(AgentLoop, adapter, extras=[MemoryStore]) as app,
         await resume(app, "s") as agent,
     ):
         await soon(agent.ask("continue"))
         (request,) = adapter.requests
-        assert_valid_request(request)
+        assert_paired_request(request)
         results = [
             block
             for message in request.messages
@@ -292,7 +293,7 @@ async def test_configured_agents_get_fresh_sessions_and_their_directory() -> Non
     ids: list[set[str]] = []
     configs = {AgentLoop: {"agents": [{"id": "a"}, {"id": "b", "cwd": "/here", "model": MODEL}]}}
     for _ in range(2):
-        async with open_spine(ScriptedAdapter([text("ok")]), configs=configs) as app:
+        async with loop_app(AgentLoop, ScriptedAdapter([text("ok")]), configs=configs) as app:
             agents = app[AgentRegistry]
             await anyio.wait_all_tasks_blocked()
             assert {agent.id for agent in agents.list()} == {"a", "b"}
@@ -314,7 +315,7 @@ async def test_a_configured_agent_resumes_when_persistence_appears(
         {"id": "missing", "resume_session_id": "nowhere"},
     ]
     configs = {AgentLoop: {"agents": rows}}
-    async with open_spine(ScriptedAdapter([text("ok")]), configs=configs) as app:
+    async with loop_app(AgentLoop, ScriptedAdapter([text("ok")]), configs=configs) as app:
         agents = app[AgentRegistry]
         await anyio.wait_all_tasks_blocked()
         assert agents.list() == ()
@@ -337,7 +338,7 @@ async def test_a_configured_agent_that_cannot_be_made_is_only_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     rows = [{"id": "a", "cwd": "relative"}, {"id": "b"}]
-    async with open_spine(configs={AgentLoop: {"agents": rows}}) as app:
+    async with loop_app(AgentLoop, configs={AgentLoop: {"agents": rows}}) as app:
         await anyio.wait_all_tasks_blocked()
         assert [agent.id for agent in app[AgentRegistry].list()] == ["b"]
         assert "absolute" in caplog.text

@@ -12,7 +12,7 @@ from dsh.agent import (
     open_agent,
 )
 from dsh.agent.events import AgentError, PreStep, PromptSubmit, TurnContinuation
-from dsh.agent_loop.testing import open_spine, soon, turn_reasons
+from dsh.agent_loop import AgentLoop
 from dsh.core import Context, JsonObject, Next
 from dsh.llm import Message, TextBlock
 from dsh.llm_replay import ScriptedAdapter, text, tool_call
@@ -27,6 +27,8 @@ from dsh.session import (
     UserSource,
 )
 from dsh.session.testing import assert_balanced, types_of, user_texts
+from dsh.testkit import soon, turn_reasons
+from dsh.testkit.loop_contract import loop_app
 from dsh.tools import (
     PostToolDecision,
     PreToolDecision,
@@ -49,7 +51,7 @@ async def test_prompts_are_allowed_rewritten_and_annotated() -> None:
         return AllowPrompt((TextBlock("rewritten"),), NOTE)
 
     adapter = ScriptedAdapter([text("1"), text("2")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(PromptSubmit, rewrite)
         await soon(agent.ask("plain"))
         await soon(agent.ask("secret original"))
@@ -74,7 +76,7 @@ async def test_pre_step_sees_the_rewrite_and_the_context() -> None:
         histories.append(event.agent.session.derive_messages())
 
     async with (
-        open_spine(ScriptedAdapter([text("1")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("1")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         app.ctx.on(PromptSubmit, rewrite)
@@ -92,7 +94,7 @@ async def test_a_blocked_prompt_is_a_rejected_turn_without_a_step() -> None:
         return BlockPrompt("not on a sunday")
 
     adapter = ScriptedAdapter()
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(PromptSubmit, block)
         outcome = await soon(agent.ask("work", check=False))
         assert outcome.reason == Blocked("not on a sunday")
@@ -114,7 +116,7 @@ async def test_a_mixed_batch_runs_and_keeps_the_trace_of_the_veto() -> None:
         return await next()
 
     adapter = ScriptedAdapter([text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(PromptSubmit, block_first)
         bad, good = agent.send("bad"), agent.send("good")
         assert (await soon(good.done())).ok
@@ -137,7 +139,7 @@ async def test_a_raising_listener_fails_its_turn_only() -> None:
         return await next()
 
     async with (
-        open_spine(ScriptedAdapter([text("ok")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("ok")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         app.ctx.on(PromptSubmit, sometimes)
@@ -183,7 +185,7 @@ async def test_a_guard_plugin_on_four_seams_is_inert_after_its_disposal() -> Non
         return "ran"
 
     adapter = ScriptedAdapter([tool_call("c1", "a"), text("1"), text("2")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, Tool("a", "A.", {"type": "object"}, run))
         mount = app.mount(guard)
         await mount.settled()
@@ -203,7 +205,7 @@ async def test_an_all_blocked_batch_is_rejected_even_when_it_is_cancelled() -> N
         event.agent.cancel("changed my mind")
         return BlockPrompt("no")
 
-    async with open_spine(ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(PromptSubmit, block)
         await soon(agent.ask("a", check=False))
         assert turn_reasons(agent.session.events) == [Rejected("no")]
@@ -214,7 +216,7 @@ async def test_something_that_is_no_decision_fails_the_turn() -> None:
     async def odd(event: PromptSubmit, next: Next[PromptDecision]) -> PromptDecision:
         return True  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
-    async with open_spine(ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(PromptSubmit, odd)
         outcome = await soon(agent.ask("a", check=False))
         assert isinstance(outcome.reason, Failed)

@@ -19,15 +19,7 @@ from dsh.agent import (
     open_agent,
 )
 from dsh.agent.events import AgentRequest, PromptSubmit, StepResult, TurnContinuation
-from dsh.agent_loop.testing import (
-    assert_valid_history,
-    boundary_counts,
-    open_spine,
-    soon,
-    status_trace,
-    turn_numbers,
-    turn_reasons,
-)
+from dsh.agent_loop import AgentLoop
 from dsh.core import JsonObject, Next, NextStream
 from dsh.llm import LlmCallConfig, Message, StreamChunk, TextBlock, ToolCallBlock, ToolResultBlock
 from dsh.llm.events import LlmStream
@@ -45,6 +37,15 @@ from dsh.session import (
 )
 from dsh.session.testing import assert_balanced, types_of, user_texts, worked_turn
 from dsh.system_prompt import PromptAssembly, SystemPrompt, SystemPromptAssemble
+from dsh.testkit import (
+    assert_paired,
+    boundary_counts,
+    soon,
+    status_trace,
+    turn_numbers,
+    turn_reasons,
+)
+from dsh.testkit.loop_contract import loop_app
 from dsh.tools import (
     Accept,
     PostToolDecision,
@@ -76,7 +77,7 @@ def first(events: Sequence[SessionEvent], kind: type) -> SessionEvent:
 # case: L-01
 async def test_one_prompt_one_reply() -> None:
     async with (
-        open_spine(ScriptedAdapter([text("hello")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("hello")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         outcome = await soon(agent.ask("hi"))
@@ -103,7 +104,7 @@ async def test_one_prompt_one_reply() -> None:
 # case: L-02
 async def test_a_tool_runs_and_its_result_reaches_the_model() -> None:
     adapter = ScriptedAdapter([tool_call("c1", "echo", {"text": "x"}), text("done")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, echo)
         await soon(agent.ask("hi"))
         call, result = adapter.requests[1].messages[1:]
@@ -127,7 +128,7 @@ async def test_empty_arguments_are_an_empty_object_and_others_are_answered() -> 
     adapter = ScriptedAdapter(
         [tool_call("c1", "probe", ""), tool_call("c2", "probe", "not json"), text("done")]
     )
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, probe)
         outcome = await soon(agent.ask("hi"))
         assert outcome.ok
@@ -146,7 +147,7 @@ async def test_a_rewritten_result_keeps_the_models_call_id() -> None:
         return Accept((TextBlock("rewritten"),))
 
     adapter = ScriptedAdapter([tool_call("model-id", "echo", {"text": "x"}), text("done")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, echo)
         app.ctx.on(ToolPostExecute, rewrite)
         await soon(agent.ask("hi"))
@@ -163,7 +164,7 @@ async def test_a_result_with_lossy_meta_becomes_an_error_result() -> None:
         return ToolOutput((TextBlock("fine"),), {"n": float("nan")})
 
     adapter = ScriptedAdapter([tool_call("c1", "odd"), text("done")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, Tool("odd", "Odd.", {"type": "object"}, run))
         outcome = await soon(agent.ask("hi"))
         assert outcome.ok
@@ -188,7 +189,7 @@ async def test_step_result_rewrites_the_text_and_adds_a_call() -> None:
         )
 
     adapter = ScriptedAdapter([text("rude"), text("done")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, echo)
         app.ctx.on(StepResult, rewrite)
         await soon(agent.ask("hi"))
@@ -200,7 +201,7 @@ async def test_step_result_rewrites_the_text_and_adds_a_call() -> None:
 
 
 # case: L-07
-@pytest.mark.parametrize("oracle", ["plain"], indirect=True)  # no adapter may stream nothing
+@pytest.mark.parametrize("oracle", ["basic"], indirect=True)  # no adapter may stream nothing
 async def test_content_added_to_an_empty_stream_has_no_provenance() -> None:
     async def fill(event: StepResult, next: Next[Message]) -> Message:
         await next()
@@ -212,7 +213,7 @@ async def test_content_added_to_an_empty_stream_has_no_provenance() -> None:
         for chunk in ():
             yield chunk
 
-    async with open_spine(ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(StepResult, fill)
         app.ctx.on(LlmStream, nothing)
         assert (await soon(agent.ask("hi"))).text == "made up"
@@ -225,7 +226,7 @@ async def test_content_added_to_an_empty_stream_has_no_provenance() -> None:
 async def test_every_delta_is_logged_raw_before_the_message() -> None:
     reply = text("abcdefghij")
     async with (
-        open_spine(ScriptedAdapter([reply])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([reply])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         await soon(agent.ask("hi"))
@@ -240,7 +241,7 @@ async def test_every_delta_is_logged_raw_before_the_message() -> None:
 async def test_persona_variables_come_from_the_agent() -> None:
     adapter = ScriptedAdapter([text("a"), text("b")])
     configs = {SystemPrompt: {"persona": "You are {{model}} in {{cwd}}."}}
-    async with open_spine(adapter, configs=configs) as app:
+    async with loop_app(AgentLoop, adapter, configs=configs) as app:
         app[SystemPrompt].section(app.ctx, "guide", 105, "Use tools.")
         async with open_agent(app, model=MODEL, cwd="/work-dir") as agent:
             await soon(agent.ask("hi"))
@@ -263,7 +264,7 @@ async def test_a_missing_model_names_both_remedies() -> None:
         return LlmCallConfig(MODEL)
 
     async with (
-        open_spine(ScriptedAdapter([text("hello")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("hello")])) as app,
         open_agent(app) as agent,
     ):
         outcome = await soon(agent.ask("hi", check=False))
@@ -287,7 +288,7 @@ async def test_a_late_model_in_the_persona_needs_an_assembly_listener() -> None:
 
     adapter = ScriptedAdapter([text("hello")])
     configs = {SystemPrompt: {"persona": "You are {{model}}."}}
-    async with open_spine(adapter, configs=configs) as app, open_agent(app) as agent:
+    async with loop_app(AgentLoop, adapter, configs=configs) as app, open_agent(app) as agent:
         app.ctx.on(AgentRequest, supply)
         outcome = await soon(agent.ask("hi", check=False))
         assert isinstance(outcome.reason, Failed)
@@ -303,7 +304,7 @@ async def test_an_empty_assembly_sends_no_system_prompt() -> None:
         return PromptAssembly()
 
     adapter = ScriptedAdapter([text("hello")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(SystemPromptAssemble, clear)
         await soon(agent.ask("hi"))
         assert adapter.requests[0].system is None
@@ -328,7 +329,7 @@ async def test_continuation_listeners_force_or_forbid_steps() -> None:
     adapter = ScriptedAdapter(
         [text("1"), text("2"), text("3"), tool_call("c1", "echo", {"text": "x"})]
     )
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, echo)
         forced = app.ctx.on(TurnContinuation, three)
         await soon(agent.ask("hi"))
@@ -338,7 +339,7 @@ async def test_continuation_listeners_force_or_forbid_steps() -> None:
         await soon(agent.ask("hi"))
         assert len(adapter.requests) == 4
         assert "tool/result" in types_of(agent.session.events)
-        assert_valid_history(agent.session.derive_messages())
+        assert_paired(agent.session.derive_messages())
 
 
 # case: L-14
@@ -351,7 +352,7 @@ async def test_a_reason_to_continue_is_steering_before_the_next_request() -> Non
         return Continue(reason) if event.agent.session.last_step == 1 else await next()
 
     adapter = ScriptedAdapter([text("first"), text("second")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(TurnContinuation, once)
         await soon(agent.ask("hi"))
         steering = first(agent.session.events, SteeringMessage)
@@ -366,7 +367,7 @@ async def test_a_reason_to_continue_is_steering_before_the_next_request() -> Non
 async def test_a_prompt_sent_while_streaming_starts_the_next_turn_without_idle() -> None:
     gate = Gate()
     adapter = ScriptedAdapter([hold(gate, text("one")), text("two")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         trace = status_trace(app.ctx, agent)
         agent.send("first")
         await soon(adapter.waiting())
@@ -381,12 +382,12 @@ async def test_a_prompt_sent_while_streaming_starts_the_next_turn_without_idle()
 
 # case: L-17
 async def test_turns_go_on_from_a_seed() -> None:
-    async with open_spine(ScriptedAdapter([text("hello")])) as app:
+    async with loop_app(AgentLoop, ScriptedAdapter([text("hello")])) as app:
         options = CreateAgent(seed=worked_turn(), options=AgentOptions(model=MODEL))
         async with await app[AgentRegistry].create(app.ctx, options) as agent:
             assert (await soon(agent.ask("hi"))).turn == 2
             assert turn_numbers(agent.session.events) == [1, 2]
-            assert_valid_history(agent.session.derive_messages())
+            assert_paired(agent.session.derive_messages())
 
 
 async def test_boundaries_are_counted_and_reasons_read() -> None:
@@ -394,7 +395,7 @@ async def test_boundaries_are_counted_and_reasons_read() -> None:
         return AllowPrompt()
 
     adapter = ScriptedAdapter([text("one"), text("two")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(PromptSubmit, allow)
         await soon(agent.ask("a"))
         await soon(agent.ask("b"))

@@ -20,14 +20,7 @@ from dsh.agent.events import (
     TurnContinuation,
     TurnStop,
 )
-from dsh.agent_loop.testing import (
-    assert_valid_history,
-    open_spine,
-    soon,
-    status_trace,
-    turn_numbers,
-    turn_reasons,
-)
+from dsh.agent_loop import AgentLoop
 from dsh.core import JsonObject, Next
 from dsh.llm import Message, TextBlock
 from dsh.llm_replay import ScriptedAdapter, hang, text, tool_call, tool_calls
@@ -36,6 +29,8 @@ from dsh.session import Aborted, Completed, StepStart, TurnEnd, TurnStart
 from dsh.session.events import SessionEventAppended, SessionFlush
 from dsh.session.testing import assert_balanced, types_of, user_texts
 from dsh.system_prompt import PromptAssembly, SystemPromptAssemble
+from dsh.testkit import assert_paired, soon, status_trace, turn_numbers, turn_reasons
+from dsh.testkit.loop_contract import loop_app
 from dsh.tools import Tool, ToolExecution, ToolRegistry
 
 MODEL = "test/scripted"
@@ -44,7 +39,7 @@ MODEL = "test/scripted"
 # case: C-01
 async def test_cancelling_an_idle_agent_does_nothing() -> None:
     async with (
-        open_spine(ScriptedAdapter([text("ok")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("ok")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         agent.cancel()
@@ -53,7 +48,7 @@ async def test_cancelling_an_idle_agent_does_nothing() -> None:
 
 # case: C-02
 async def test_cancelling_before_the_driver_wakes_leaves_no_trace() -> None:
-    async with open_spine(ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         await anyio.wait_all_tasks_blocked()
         trace = status_trace(app.ctx, agent)
         receipt = agent.send("hi")
@@ -67,7 +62,7 @@ async def test_cancelling_before_the_driver_wakes_leaves_no_trace() -> None:
 
 # case: C-03
 async def test_a_waiter_is_released_by_a_cancel_that_leaves_nothing() -> None:
-    async with open_spine(ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         released = anyio.Event()
 
         async def wait() -> None:
@@ -86,7 +81,7 @@ async def test_a_waiter_is_released_by_a_cancel_that_leaves_nothing() -> None:
 # case: C-04
 async def test_a_waiter_waits_for_the_prompt_that_came_after_the_cancel() -> None:
     async with (
-        open_spine(ScriptedAdapter([text("b")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("b")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         ends: list[int] = []
@@ -107,7 +102,7 @@ async def test_a_waiter_waits_for_the_prompt_that_came_after_the_cancel() -> Non
 # case: C-05
 async def test_a_running_listener_that_cancels_prevents_the_turn() -> None:
     async with (
-        open_spine(ScriptedAdapter([text("ok")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("ok")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         trace = status_trace(app.ctx, agent)
@@ -128,7 +123,7 @@ async def test_a_running_listener_that_cancels_prevents_the_turn() -> None:
 # case: C-06
 async def test_a_running_listener_may_put_another_prompt_in_place() -> None:
     async with (
-        open_spine(ScriptedAdapter([text("b")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("b")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         replaced = False
@@ -150,7 +145,7 @@ async def test_a_running_listener_may_put_another_prompt_in_place() -> None:
 # case: C-07
 async def test_a_hanging_stream_is_left_with_the_given_reason() -> None:
     adapter = ScriptedAdapter([hang(""), hang("")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         for reason, logged in (("stop it", "stop it"), (None, "cancelled")):
             receipt = agent.send("hi")
             await soon(adapter.waiting(len(turn_numbers(agent.session.events)) + 1))
@@ -162,7 +157,7 @@ async def test_a_hanging_stream_is_left_with_the_given_reason() -> None:
 # case: C-08
 async def test_a_prompt_after_a_cancelled_turn_completes() -> None:
     adapter = ScriptedAdapter([hang(), text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         agent.send("a")
         await soon(adapter.waiting())
         agent.cancel("x")
@@ -177,7 +172,7 @@ async def test_cancelling_at_turn_start_makes_no_step() -> None:
         if isinstance(event.event.data, TurnStart):
             agent.cancel("early")
 
-    async with open_spine(ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(SessionEventAppended, cancel)
         await soon(agent.ask("hi", check=False))
         assert types_of(agent.session.events, chunks=True) == [
@@ -195,7 +190,7 @@ async def test_cancelling_at_step_start_calls_no_adapter() -> None:
             agent.cancel("early")
 
     adapter = ScriptedAdapter()
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(SessionEventAppended, cancel)
         await soon(agent.ask("hi", check=False))
         assert types_of(agent.session.events, chunks=True)[2:] == [
@@ -221,7 +216,7 @@ async def test_cancelling_while_assembly_or_pre_step_is_blocked() -> None:
         await gate.pass_through()
 
     adapter = ScriptedAdapter()
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         for turn in (1, 2):
             gate = Gate()
             listener = (
@@ -281,7 +276,7 @@ async def test_a_prefix_composed_while_cancelling_is_composed_again() -> None:
         return (Message("user", (TextBlock(f"take {composed}"),)), *await next())
 
     adapter = ScriptedAdapter([text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(SessionPrefix, contribute)
         await soon(agent.ask("a", check=False))
         await soon(agent.ask("b"))
@@ -301,7 +296,7 @@ async def test_cancelling_in_the_continuation_beats_a_vote_to_go_on() -> None:
         return Continue()
 
     adapter = ScriptedAdapter([text("1")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(TurnContinuation, vote)
         await soon(agent.ask("a", check=False))
         assert types_of(agent.session.events).count("step/start") == 1
@@ -311,7 +306,7 @@ async def test_cancelling_in_the_continuation_beats_a_vote_to_go_on() -> None:
 # case: C-14
 async def test_cancelling_discards_queued_steering() -> None:
     adapter = ScriptedAdapter([hang()])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         agent.send("a")
         await soon(adapter.waiting())
         steering = agent.steer("left")
@@ -338,13 +333,13 @@ def aborting_tool(ran: list[str]) -> Tool:
 async def test_a_private_abort_of_the_step_skips_the_other_calls() -> None:
     ran: list[str] = []
     adapter = ScriptedAdapter([tool_calls([("c1", "a", "{}"), ("c2", "a", "{}")]), text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, aborting_tool(ran))
         outcome = await soon(agent.ask("a", check=False))
         assert outcome.reason == Aborted("the tool said so")
         assert ran == ["c1"]
         assert len(adapter.calls) == 1
-        assert_valid_history(agent.session.derive_messages())
+        assert_paired(agent.session.derive_messages())
 
 
 # case: C-16
@@ -356,7 +351,7 @@ async def test_steering_survives_a_private_abort_and_gets_a_fresh_turn() -> None
         if event.event.type == "tool/call":
             agent.steer("meanwhile")
 
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, aborting_tool(ran))
         app.ctx.on(SessionEventAppended, steer)
         await soon(agent.ask("a", check=False))
@@ -371,6 +366,8 @@ async def test_a_cancel_during_the_checkpoint_does_not_leak() -> None:
 
     async def flush(event: SessionFlush) -> None:
         nonlocal flushes
+        if event.session.turn_open is not None:
+            return
         flushes += 1
         if flushes == 1:
             agent.send("lost")
@@ -378,7 +375,7 @@ async def test_a_cancel_during_the_checkpoint_does_not_leak() -> None:
             agent.send("second")
 
     adapter = ScriptedAdapter([text("1"), text("2")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(SessionFlush, flush)
         agent.send("first")
         await soon(agent.when_idle())
@@ -392,7 +389,7 @@ async def test_cancelling_the_first_admission_admits_the_whole_batch_and_makes_n
         event.agent.cancel("no more")
         return await next()
 
-    async with open_spine(ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(PromptSubmit, cancel)
         agent.send("a")
         await soon(agent.ask("b", check=False))
@@ -414,7 +411,7 @@ async def test_cancelling_in_the_terminal_stop_drops_everything() -> None:
         return Stop()
 
     adapter = ScriptedAdapter([text("1")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(TurnStop, stop)
         await soon(agent.ask("a", check=False))
         await soon(agent.when_idle())
@@ -429,7 +426,7 @@ async def test_cancelling_in_a_turn_end_listener_changes_nothing() -> None:
             agent.cancel("too late")
 
     adapter = ScriptedAdapter([text("1"), text("2")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(SessionEventAppended, cancel)
         assert (await soon(agent.ask("a"))).ok
         assert (await soon(agent.ask("b"))).ok

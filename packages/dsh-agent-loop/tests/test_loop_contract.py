@@ -9,8 +9,7 @@ import pytest
 from dsh.agent_loop import AgentLoop
 from dsh.testkit.loop_contract import LoopContract
 
-# the cases bring the invariants themselves
-pytestmark = pytest.mark.parametrize("oracle", ["plain"], indirect=True)
+pytestmark = pytest.mark.parametrize("oracle", ["full"], indirect=True)
 
 
 class TestAgentLoop(LoopContract):

@@ -9,16 +9,16 @@ import pytest
 
 from dsh.agent import AgentOptions, Prompt, Receipt
 from dsh.agent.events import PreStep
-from dsh.agent.loop import CallIds, Load, Notes, Policies
+from dsh.agent.loopkit import CallIds, Load, Notes, Policies
 from dsh.agent_loop import AgentLoop
 from dsh.agent_loop._agent import LoopAgent
-from dsh.agent_loop._state import AgentState
+from dsh.agent_loop._queues import Queues
 from dsh.core import DshError
 from dsh.llm import Message, TextBlock
 from dsh.session import MessageSource, Session, SessionData, SessionEvent
 from dsh.testkit.loop_contract import CASES
 
-pytestmark = pytest.mark.parametrize("oracle", ["plain"], indirect=True)
+pytestmark = pytest.mark.parametrize("oracle", ["full"], indirect=True)
 
 IMPATIENT = {"cancel_grace_s": 0.05, "close_grace_s": 0.05}
 
@@ -60,22 +60,18 @@ class DrivesInSetup(LoopAgent):
         return None
 
 
-class Unflushed(AgentState):
+class Unflushed(LoopAgent):
     async def flush(self, step: int) -> None:
         self.flush_due = False
 
 
-def never_flushes(agent: LoopAgent) -> None:
-    agent.state = Unflushed(agent.state.spine, agent)
-
-
-class Undropped(AgentState):
+class Undropped(Queues):
     def drop_steering(self, why: str) -> None:
         return None
 
 
 def keeps_steering(agent: LoopAgent) -> None:
-    agent.state = Undropped(agent.state.spine, agent)
+    agent.queues = Undropped(agent.book)
 
 
 class Unmended(CallIds):
@@ -84,7 +80,7 @@ class Unmended(CallIds):
 
 
 def leaves_ids(agent: LoopAgent) -> None:
-    agent.state.call_ids = Unmended(agent.session)
+    agent.call_ids = Unmended(agent.session)
 
 
 class Unheld(Notes):
@@ -93,7 +89,7 @@ class Unheld(Notes):
 
 
 def injects_anywhere(agent: LoopAgent) -> None:
-    agent.state.notes = Unheld(agent.session, lambda turn, objection: None)
+    agent.notes = Unheld(agent.session, lambda turn, objection: None)
 
 
 def loop_of(
@@ -128,7 +124,7 @@ class Unchecked(Policies):
 
 
 def takes_junk(agent: LoopAgent) -> None:
-    agent.state.policies = Unchecked(agent.state.spine.ctx, agent)
+    agent.policies = Unchecked(agent.loop.ctx, agent)
 
 
 BROKEN: dict[type[AgentLoop], str] = {
@@ -139,7 +135,7 @@ BROKEN: dict[type[AgentLoop], str] = {
     loop_of(TakesAnything): "bad-content-is-refused-at-the-door",
     loop_of(ForgetsRecords): "records-join-a-turn-or-make-one",
     loop_of(DrivesInSetup): "setup-registers-and-never-drives",
-    loop_of(LoopAgent, never_flushes): "idle-means-checkpointed",
+    loop_of(Unflushed): "idle-means-checkpointed",
     loop_of(LoopAgent, keeps_steering): "a-terminal-stop-discards-steering",
     loop_of(LoopAgent, leaves_ids): "ids-and-names-are-mended",
     loop_of(LoopAgent, injects_anywhere): "context-follows-the-results",

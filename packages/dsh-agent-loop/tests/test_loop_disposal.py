@@ -20,15 +20,8 @@ from dsh.agent import (
 )
 from dsh.agent.events import AgentDisposed as AgentDisposedEvent
 from dsh.agent.events import AgentError, AgentStatusChanged, PreStep, SessionPrefix
-from dsh.agent.loop import Loop
-from dsh.agent_loop.testing import (
-    assert_valid_history,
-    assert_valid_trace,
-    open_spine,
-    soon,
-    status_trace,
-    turn_reasons,
-)
+from dsh.agent.loopkit import Loop
+from dsh.agent_loop import AgentLoop
 from dsh.core import (
     App,
     InactiveContextError,
@@ -46,6 +39,8 @@ from dsh.session import AssistantMessage, Disposed, SessionStore, StepStart, Tur
 from dsh.session.events import SessionDisposed, SessionEventAppended, SessionFlush
 from dsh.session.testing import assert_balanced, types_of
 from dsh.system_prompt import PromptAssembly, SystemPrompt, SystemPromptAssemble
+from dsh.testkit import assert_paired, soon, status_trace, turn_reasons
+from dsh.testkit.loop_contract import loop_app
 from dsh.tools import Tool, ToolExecution, ToolRegistry
 
 MODEL = "test/scripted"
@@ -72,7 +67,7 @@ async def owned(app: App) -> tuple[Mount, AgentHandle, Agent]:
 # case: D-01
 async def test_disposing_a_hanging_stream() -> None:
     adapter = ScriptedAdapter([hang("")])
-    async with open_spine(adapter) as app:
+    async with loop_app(AgentLoop, adapter) as app:
         mount, _, agent = await owned(app)
         trace = status_trace(app.ctx, agent)
         errors: list[AgentError] = []
@@ -81,7 +76,7 @@ async def test_disposing_a_hanging_stream() -> None:
         await soon(adapter.waiting())
         await soon(mount.dispose())
         assert trace.statuses == ["running", "disposed"]
-        assert_valid_trace(trace)
+        trace.check()
         assert turn_reasons(agent.session.events) == [Disposed()]
         assert_balanced(agent.session.events)
         assert errors == []
@@ -104,7 +99,7 @@ async def test_disposing_while_a_step_is_being_prepared(where: str) -> None:
         await gate.pass_through()
 
     adapter = ScriptedAdapter()
-    async with open_spine(adapter) as app:
+    async with loop_app(AgentLoop, adapter) as app:
         match where:
             case "assembly":
                 app.ctx.on(SystemPromptAssemble, assembly)
@@ -127,7 +122,7 @@ async def test_disposing_while_a_step_is_being_prepared(where: str) -> None:
 # case: D-03
 async def test_disposing_in_a_step_start_listener() -> None:
     adapter = ScriptedAdapter()
-    async with open_spine(adapter) as app:
+    async with loop_app(AgentLoop, adapter) as app:
         mount, _, agent = await owned(app)
 
         def request(event: SessionEventAppended) -> None:
@@ -143,7 +138,7 @@ async def test_disposing_in_a_step_start_listener() -> None:
 
 # case: D-04
 async def test_a_pre_step_listener_that_disposes_and_raises() -> None:
-    async with open_spine(ScriptedAdapter()) as app:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app:
         mount, _, agent = await owned(app)
         errors: list[AgentError] = []
         app.ctx.on(AgentError, errors.append)
@@ -162,7 +157,7 @@ async def test_a_pre_step_listener_that_disposes_and_raises() -> None:
 
 # case: D-05
 async def test_a_disposed_agent_refuses_everything() -> None:
-    async with open_spine(ScriptedAdapter()) as app:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app:
         _, handle, agent = await owned(app)
         await soon(handle.dispose())
         await soon(handle.dispose())
@@ -178,7 +173,7 @@ async def test_a_disposed_agent_refuses_everything() -> None:
 # case: D-05
 async def test_a_queued_prompt_of_a_disposed_agent_says_so() -> None:
     adapter = ScriptedAdapter([hang()])
-    async with open_spine(adapter) as app:
+    async with loop_app(AgentLoop, adapter) as app:
         _, handle, agent = await owned(app)
         running = agent.send("a")
         await soon(adapter.waiting())
@@ -195,10 +190,12 @@ async def test_waiters_are_released_after_the_driver_has_exited(way: str) -> Non
     gate = Gate()
 
     async def flush(event: SessionFlush) -> None:
+        if event.session.turn_open is not None:
+            return
         await gate.pass_through()
 
     adapter = ScriptedAdapter([hang()])
-    async with open_spine(adapter) as app:
+    async with loop_app(AgentLoop, adapter) as app:
         app.ctx.on(SessionFlush, flush)
         mount, handle, agent = await owned(app)
         order: list[str] = []
@@ -226,7 +223,7 @@ async def test_waiters_are_released_after_the_driver_has_exited(way: str) -> Non
 # case: D-07
 async def test_the_order_of_an_end() -> None:
     adapter = ScriptedAdapter([hang("")])
-    async with open_spine(adapter) as app:
+    async with loop_app(AgentLoop, adapter) as app:
         mount, _, agent = await owned(app)
         order: list[str] = []
         agents, sessions = app[AgentRegistry], app[SessionStore]
@@ -268,10 +265,12 @@ async def test_all_who_dispose_wait_for_the_same_end() -> None:
     gate = Gate()
 
     async def flush(event: SessionFlush) -> None:
+        if event.session.turn_open is not None:
+            return
         await gate.pass_through()
 
     adapter = ScriptedAdapter([hang()])
-    async with open_spine(adapter) as app:
+    async with loop_app(AgentLoop, adapter) as app:
         app.ctx.on(SessionFlush, flush)
         mount, handle, agent = await owned(app)
         done: list[str] = []
@@ -298,7 +297,7 @@ async def test_all_who_dispose_wait_for_the_same_end() -> None:
 
 # case: AG-07
 async def test_the_handle_leaves_no_effect_behind() -> None:
-    async with open_spine(ScriptedAdapter()) as app:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app:
         loop = app[Loop].ctx.owner
         before = [effect.label for effect in (*app.root.effects, *loop.effects)]
         async with open_agent(app, agent_id="short"):
@@ -311,7 +310,7 @@ async def test_a_raising_status_listener_does_not_stop_the_end() -> None:
     def broken(event: AgentStatusChanged) -> None:
         raise ValueError("no")
 
-    async with open_spine(ScriptedAdapter()) as app:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app:
         app.ctx.on(AgentStatusChanged, broken)
         mount, _, agent = await owned(app)
         await soon(mount.dispose())
@@ -320,7 +319,9 @@ async def test_a_raising_status_listener_does_not_stop_the_end() -> None:
 
 
 async def test_disposing_from_the_agents_own_turn_is_refused() -> None:
-    async with open_spine(ScriptedAdapter([tool_call("c1", "suicide"), text("alive")])) as app:
+    async with loop_app(
+        AgentLoop, ScriptedAdapter([tool_call("c1", "suicide"), text("alive")])
+    ) as app:
         _, handle, agent = await owned(app)
 
         async def run(arguments: JsonObject, execution: ToolExecution) -> str:
@@ -335,7 +336,7 @@ async def test_disposing_from_the_agents_own_turn_is_refused() -> None:
 
 
 async def test_disposal_from_a_running_listener_opens_no_turn() -> None:
-    async with open_spine(ScriptedAdapter()) as app:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app:
         mount, _, agent = await owned(app)
 
         def dispose(event: AgentStatusChanged) -> None:
@@ -353,7 +354,7 @@ async def test_disposal_from_a_running_listener_opens_no_turn() -> None:
 async def test_unloading_the_loop_takes_every_agent_along() -> None:
     adapter = ScriptedAdapter([hang("visible")])
     async with (
-        open_spine(adapter) as app,
+        loop_app(AgentLoop, adapter) as app,
         open_agent(app, model=MODEL) as one,
         open_agent(app, model=MODEL) as two,
     ):
@@ -366,7 +367,7 @@ async def test_unloading_the_loop_takes_every_agent_along() -> None:
         assert turn_reasons(one.session.events) == [Disposed()]
         kept = [e.data for e in one.session.events if isinstance(e.data, AssistantMessage)]
         assert [(m.content, m.interrupted) for m in kept] == [((TextBlock("visible"),), True)]
-        assert_valid_history(one.session.derive_messages())
+        assert_paired(one.session.derive_messages())
 
 
 async def test_what_a_broken_off_answer_cost_is_kept_with_it() -> None:
@@ -383,7 +384,7 @@ async def test_what_a_broken_off_answer_cost_is_kept_with_it() -> None:
 
 
 async def test_a_tool_may_ask_for_the_end_of_its_own_agent() -> None:
-    async with open_spine(ScriptedAdapter([tool_call("c1", "leave")])) as app:
+    async with loop_app(AgentLoop, ScriptedAdapter([tool_call("c1", "leave")])) as app:
         _, handle, agent = await owned(app)
 
         async def run(arguments: JsonObject, execution: ToolExecution) -> str:
@@ -394,7 +395,7 @@ async def test_a_tool_may_ask_for_the_end_of_its_own_agent() -> None:
         outcome = await soon(agent.ask("a", check=False))
         assert outcome.reason == Disposed()
         await soon(handle.dispose())
-        assert_valid_history(agent.session.derive_messages())
+        assert_paired(agent.session.derive_messages())
 
 
 async def test_cancelling_the_app_from_outside_closes_the_turn() -> None:
@@ -407,7 +408,7 @@ async def test_cancelling_the_app_from_outside_closes_the_turn() -> None:
         flushed.append(types_of(event.session.events)[-1])
 
     async def run() -> None:
-        async with open_spine(adapter) as app:
+        async with loop_app(AgentLoop, adapter) as app:
             app.ctx.on(SessionFlush, flush)
             async with open_agent(app, model=MODEL) as agent:
                 agents.append(agent)
@@ -419,5 +420,5 @@ async def test_cancelling_the_app_from_outside_closes_the_turn() -> None:
         group.cancel_scope.cancel()
     events = agents[0].session.events
     assert_balanced(events)
-    assert flushed == ["turn/end"]
+    assert flushed == ["request/header", "turn/end"]
     assert len(turn_reasons(events)) == 1

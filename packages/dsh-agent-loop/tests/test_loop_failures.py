@@ -14,17 +14,12 @@ from dsh.agent.events import (
     StepResult,
     TurnContinuation,
 )
-from dsh.agent_loop.testing import (
-    assert_valid_history,
-    open_spine,
-    soon,
-    turn_numbers,
-    turn_reasons,
-)
+from dsh.agent_loop import AgentLoop
 from dsh.core import App, DshError, JsonObject, Next
 from dsh.llm import LlmFailure, Message, TextBlock
-from dsh.llm_replay import ScriptedAdapter, error, opening, text, throw, tool_call
+from dsh.llm_replay import ScriptedAdapter, error, hang, opening, text, throw, tool_call
 from dsh.session import (
+    Aborted,
     AssistantMessage,
     Completed,
     ContextMessage,
@@ -41,6 +36,8 @@ from dsh.session import (
 )
 from dsh.session.events import SessionEventAppended, SessionFlush
 from dsh.session.testing import assert_balanced, types_of, user_texts
+from dsh.testkit import assert_paired, soon, turn_numbers, turn_reasons
+from dsh.testkit.loop_contract import loop_app
 from dsh.tools import Tool, ToolExecution, ToolRegistry
 
 MODEL = "test/scripted"
@@ -98,7 +95,7 @@ def validator_that_raises(app: App, kind: type, times: int = 1) -> None:
 )
 async def test_a_failed_stream_is_a_failed_turn(entry: Any, message: str, code: str | None) -> None:
     async with (
-        open_spine(ScriptedAdapter([entry, text("ok")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([entry, text("ok")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         outcome = await soon(agent.ask("a", check=False))
@@ -118,7 +115,7 @@ async def test_an_aborted_finish_without_a_cancel_is_an_error() -> None:
 
     chunks = (*opening("half"), Finish(FinishReason("aborted", "the provider gave up")))
     async with (
-        open_spine(ScriptedAdapter([chunks])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([chunks])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         outcome = await soon(agent.ask("a", check=False))
@@ -129,7 +126,9 @@ async def test_an_aborted_finish_without_a_cancel_is_an_error() -> None:
 async def test_the_facts_of_a_failed_request_reach_the_log() -> None:
     facts = LlmFailure(status=429, retry_after_ms=2000.0, request_id="r-1")
     async with (
-        open_spine(ScriptedAdapter([error("slow down", "RATE_LIMIT", failure=facts)])) as app,
+        loop_app(
+            AgentLoop, ScriptedAdapter([error("slow down", "RATE_LIMIT", failure=facts)])
+        ) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         outcome = await soon(agent.ask("a", check=False))
@@ -145,7 +144,7 @@ async def test_the_facts_of_a_failed_request_reach_the_log() -> None:
 @pytest.mark.parametrize("kind", [TurnStart, UserMessage, StepStart, ToolResult, StepEnd, TurnEnd])
 async def test_a_raising_observer_changes_nothing(kind: type) -> None:
     adapter = ScriptedAdapter([tool_call("c1", "a"), text("ok"), text("again")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         errors = errors_of(app)
         app[ToolRegistry].register(app.ctx, TOOL)
         observer_that_raises(app, kind)
@@ -159,7 +158,7 @@ async def test_a_raising_observer_changes_nothing(kind: type) -> None:
 # case: core F-02
 async def test_a_refused_step_start_fails_the_turn_without_a_step() -> None:
     async with (
-        open_spine(ScriptedAdapter([text("ok")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("ok")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         errors = errors_of(app)
@@ -175,7 +174,7 @@ async def test_a_refused_step_start_fails_the_turn_without_a_step() -> None:
 # case: core F-03
 async def test_a_refused_turn_start_loses_its_batch_and_no_more() -> None:
     async with (
-        open_spine(ScriptedAdapter([text("ok")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("ok")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         errors = errors_of(app)
@@ -187,10 +186,24 @@ async def test_a_refused_turn_start_loses_its_batch_and_no_more() -> None:
         assert (await soon(agent.ask("b"))).turn == 1
 
 
+# case: core F-05
+async def test_an_objection_while_a_cancelled_step_is_closed_leaves_the_cancel_its_say() -> None:
+    adapter = ScriptedAdapter([hang("Hm")])
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
+        validator_that_raises(app, StepEnd)
+        errors = errors_of(app)
+        receipt = agent.send("a")
+        await soon(adapter.waiting())
+        agent.cancel("enough")
+        assert (await soon(receipt.done())).reason == Aborted("enough")
+        assert errors == [(1, 1, "no step/end")]
+        assert_balanced(agent.session.events)
+
+
 # case: core F-04
 async def test_an_objection_to_step_end_fails_a_good_step_and_ends_the_turn() -> None:
     adapter = ScriptedAdapter([tool_call("c1", "a"), text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         errors = errors_of(app)
         app[ToolRegistry].register(app.ctx, TOOL)
         validator_that_raises(app, StepEnd)
@@ -199,14 +212,14 @@ async def test_an_objection_to_step_end_fails_a_good_step_and_ends_the_turn() ->
         assert types_of(agent.session.events).count("step/start") == 1
         assert types_of(agent.session.events)[-2:] == ["step/end", "turn/end"]
         assert errors == [(1, 1, "no step/end")]
-        assert_valid_history(agent.session.derive_messages())
+        assert_paired(agent.session.derive_messages())
         assert (await soon(agent.ask("b"))).ok
 
 
 # case: core F-05
 async def test_an_objection_while_a_failure_is_closed_keeps_the_order() -> None:
     async with (
-        open_spine(ScriptedAdapter([error("first")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([error("first")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         errors = errors_of(app)
@@ -220,7 +233,7 @@ async def test_an_objection_while_a_failure_is_closed_keeps_the_order() -> None:
 # case: core F-06
 async def test_an_objection_to_turn_end_is_contained() -> None:
     async with (
-        open_spine(ScriptedAdapter([text("1"), text("2")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("1"), text("2")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         errors = errors_of(app)
@@ -235,7 +248,7 @@ async def test_an_objection_to_turn_end_is_contained() -> None:
 @pytest.mark.parametrize("kind", [UserMessage, AssistantMessage, ToolResult])
 async def test_a_refused_event_of_a_turn_fails_it_and_stays_out(kind: type) -> None:
     adapter = ScriptedAdapter([tool_call("c1", "a"), text("ok"), text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         errors = errors_of(app)
         app[ToolRegistry].register(app.ctx, TOOL)
         validator_that_raises(app, kind)
@@ -243,7 +256,7 @@ async def test_a_refused_event_of_a_turn_fails_it_and_stays_out(kind: type) -> N
         assert isinstance(outcome.reason, Failed)
         assert len(errors) == 1
         assert_balanced(agent.session.events)
-        assert_valid_history(agent.session.derive_messages())
+        assert_paired(agent.session.derive_messages())
         if kind is ToolResult:
             results = [e.data for e in agent.session.events if isinstance(e.data, ToolResult)]
             assert [r.synthetic for r in results] == [True]
@@ -257,7 +270,7 @@ async def test_a_raising_error_listener_is_contained() -> None:
         raise ValueError("no")
 
     async with (
-        open_spine(ScriptedAdapter([error(), text("ok")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([error(), text("ok")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         app.ctx.on(AgentError, broken)
@@ -277,7 +290,7 @@ async def test_raising_continuation_and_pre_step_listeners_fail_their_turn() -> 
         raise ValueError("pre-step is down")
 
     async with (
-        open_spine(ScriptedAdapter([text("1"), text("2")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("1"), text("2")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         first = app.ctx.on(TurnContinuation, continuation)
@@ -302,7 +315,7 @@ async def test_a_pre_step_listener_that_returns_something_fails_the_turn() -> No
     async def odd(event: PreStep) -> None:
         return 1  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
-    async with open_spine(ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(PreStep, odd)
         outcome = await soon(agent.ask("a", check=False))
         assert isinstance(outcome.reason, Failed)
@@ -315,12 +328,14 @@ async def test_a_failing_checkpoint_is_reported_and_nothing_is_logged() -> None:
 
     async def flush(event: SessionFlush) -> None:
         nonlocal failing
+        if event.session.turn_open is not None:
+            return
         if failing:
             failing = False
             raise OSError("disk full")
 
     async with (
-        open_spine(ScriptedAdapter([text("1"), text("2")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("1"), text("2")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         errors = errors_of(app)
@@ -335,7 +350,7 @@ async def test_a_failing_checkpoint_is_reported_and_nothing_is_logged() -> None:
 # case: core F-10
 async def test_a_prompt_whose_turn_cannot_be_opened_is_reported() -> None:
     async with (
-        open_spine(ScriptedAdapter([text("ok")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("ok")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         errors = errors_of(app)
@@ -376,7 +391,7 @@ async def test_whatever_is_raised_becomes_a_reason(
         raise raised
 
     async with (
-        open_spine(ScriptedAdapter([text("1"), text("2")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("1"), text("2")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         listener = app.ctx.on(StepResult, broken)
@@ -392,7 +407,7 @@ async def test_raising_status_listeners_are_contained() -> None:
         raise ValueError(f"no {event.status}")
 
     async with (
-        open_spine(ScriptedAdapter([text("ok")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("ok")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         app.ctx.on(AgentStatusChanged, broken)
@@ -411,7 +426,7 @@ async def test_context_that_policies_add_is_checked() -> None:
         block = ToolResultBlock("c9", (TextBlock("x"),))
         return AllowPrompt(additional_context=HookContext((block,), PluginSource("p")))
 
-    async with open_spine(ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(PromptSubmit, poison)
         outcome = await soon(agent.ask("a", check=False))
         assert isinstance(outcome.reason, Failed)

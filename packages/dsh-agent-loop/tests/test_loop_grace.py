@@ -11,12 +11,7 @@ from trio.testing import MockClock
 
 from dsh.agent import AgentOptions, AgentRegistry, CreateAgent, open_agent
 from dsh.agent.events import AgentError, PreStep
-from dsh.agent_loop.testing import (
-    assert_valid_history,
-    assert_valid_request,
-    open_spine,
-    turn_reasons,
-)
+from dsh.agent_loop import AgentLoop
 from dsh.core import JsonObject
 from dsh.llm import BlockStart, LlmAdapter, LlmRequest, ModelInfo, StreamChunk, TextDelta
 from dsh.llm_replay import ScriptedAdapter, text, tool_call, tool_calls
@@ -31,6 +26,8 @@ from dsh.session import (
 )
 from dsh.session.events import SessionFlush
 from dsh.session.testing import assert_balanced
+from dsh.testkit import assert_paired, assert_paired_request, turn_reasons
+from dsh.testkit.loop_contract import loop_app
 from dsh.tools import Tool, ToolExecution, ToolPreExecute, ToolRegistry
 from dsh.tools.events import ToolFinished
 
@@ -59,7 +56,7 @@ async def test_a_tool_that_ignores_its_signal_is_left_behind_after_the_grace() -
         return "too late"
 
     adapter = ScriptedAdapter([tool_calls([("c1", "t", "{}"), ("c2", "t", "{}")]), text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, Tool("t", "T.", {"type": "object"}, run))
         finished: list[ToolFinished] = []
         app.ctx.on(ToolFinished, finished.append)
@@ -72,9 +69,9 @@ async def test_a_tool_that_ignores_its_signal_is_left_behind_after_the_grace() -
         assert codes(agent) == [TOOL_OUTCOME_UNKNOWN, TOOL_NOT_STARTED]
         told = [event.result.error.code for event in finished if event.result.error is not None]
         assert told == [TOOL_OUTCOME_UNKNOWN]
-        assert_valid_history(agent.session.derive_messages())
+        assert_paired(agent.session.derive_messages())
         assert (await agent.ask("y")).ok
-        assert_valid_request(adapter.requests[1])
+        assert_paired_request(adapter.requests[1])
 
 
 async def test_a_tool_that_ends_within_the_grace_keeps_its_result() -> None:
@@ -86,7 +83,7 @@ async def test_a_tool_that_ends_within_the_grace_keeps_its_result() -> None:
         return "just in time"
 
     adapter = ScriptedAdapter([tool_call("c1", "t")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, Tool("t", "T.", {"type": "object"}, run))
         receipt = agent.send("x")
         await started.wait()
@@ -107,7 +104,7 @@ async def test_a_policy_that_ignores_the_signal_leaves_its_call_unstarted() -> N
         return "ran"
 
     async with (
-        open_spine(ScriptedAdapter([tool_call("c1", "t")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([tool_call("c1", "t")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         app[ToolRegistry].register(app.ctx, Tool("t", "T.", {"type": "object"}, run))
@@ -117,7 +114,7 @@ async def test_a_policy_that_ignores_the_signal_leaves_its_call_unstarted() -> N
         agent.cancel("stop")
         await receipt.done()
         assert codes(agent) == [TOOL_NOT_STARTED]
-        assert_valid_history(agent.session.derive_messages())
+        assert_paired(agent.session.derive_messages())
 
 
 class Deaf(LlmAdapter):
@@ -142,7 +139,7 @@ class Deaf(LlmAdapter):
 
 async def test_an_adapter_that_ignores_its_signal_is_left_at_once() -> None:
     adapter = Deaf()
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         receipt = agent.send("x")
         await adapter.waiting.wait()
         begun = anyio.current_time()
@@ -159,10 +156,12 @@ async def test_a_checkpoint_that_hangs_does_not_hold_up_the_end() -> None:
     flushing = anyio.Event()
 
     async def flush(event: SessionFlush) -> None:
+        if event.session.turn_open is not None:
+            return
         flushing.set()
         await anyio.sleep_forever()
 
-    async with open_spine(ScriptedAdapter([text("ok")])) as app:
+    async with loop_app(AgentLoop, ScriptedAdapter([text("ok")])) as app:
         app.ctx.on(SessionFlush, flush)
         app.ctx.on(AgentError, errors.append)
         options = CreateAgent(options=AgentOptions(model=MODEL))
@@ -187,7 +186,7 @@ async def test_a_listener_that_never_returns_does_not_hold_up_the_end() -> None:
         await anyio.sleep(1)
         flushed.append(event.session.events[-1].type)
 
-    async with open_spine(ScriptedAdapter()) as app:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app:
         app.ctx.on(PreStep, stuck)
         app.ctx.on(SessionFlush, flush)
         options = CreateAgent(options=AgentOptions(model=MODEL))
@@ -206,7 +205,7 @@ async def test_a_driver_that_is_cancelled_mid_stream_keeps_what_was_visible() ->
         await anyio.sleep(1)
 
     adapter = Deaf()
-    async with open_spine(adapter) as app:
+    async with loop_app(AgentLoop, adapter) as app:
         app.ctx.on(SessionFlush, flush)
         options = CreateAgent(options=AgentOptions(model=MODEL))
         handle = await app[AgentRegistry].create(app.ctx, options)

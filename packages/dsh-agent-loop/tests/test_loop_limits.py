@@ -13,15 +13,7 @@ from dsh.agent import (
     open_agent,
 )
 from dsh.agent.events import AgentError, AgentRequestError
-from dsh.agent_loop.testing import (
-    assert_valid_request,
-    captured_requests,
-    open_spine,
-    parts_of,
-    rebuilt_requests,
-    soon,
-    turn_reasons,
-)
+from dsh.agent_loop import AgentLoop
 from dsh.core import JsonObject, Next
 from dsh.llm import TextBlock
 from dsh.llm_replay import ScriptedAdapter, error, opening, text, throw, tool_call
@@ -36,6 +28,15 @@ from dsh.session import (
     UserMessage,
 )
 from dsh.session.testing import types_of
+from dsh.testkit import (
+    assert_paired_request,
+    captured_requests,
+    rebuilt_requests,
+    request_parts,
+    soon,
+    turn_reasons,
+)
+from dsh.testkit.loop_contract import loop_app
 from dsh.tools import Tool, ToolExecution, ToolRegistry
 
 MODEL = "test/scripted"
@@ -55,20 +56,20 @@ async def retry(event: AgentRequestError, next: Next[RequestErrorDecision]) -> R
 async def test_a_turn_ends_when_it_has_made_its_steps() -> None:
     adapter = ScriptedAdapter([tool_call(f"c{n}", "a") for n in range(9)])
     options = AgentOptions(model=MODEL, max_steps=3)
-    async with open_spine(adapter) as app, open_agent(app, options=options) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, options=options) as agent:
         app[ToolRegistry].register(app.ctx, TOOL)
         outcome = await soon(agent.ask("x", check=False))
         assert outcome.reason == MaxTurnRequests("max_steps", 3)
         assert len(adapter.calls) == 3
         await soon(agent.ask("y", check=False))
         assert len(adapter.calls) == 6
-        assert_valid_request(adapter.requests[-1])
+        assert_paired_request(adapter.requests[-1])
 
 
 async def test_a_turn_that_stops_by_itself_at_its_limit_completes() -> None:
     adapter = ScriptedAdapter([tool_call("c1", "a"), text("ok")])
     options = AgentOptions(model=MODEL, max_steps=2)
-    async with open_spine(adapter) as app, open_agent(app, options=options) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, options=options) as agent:
         app[ToolRegistry].register(app.ctx, TOOL)
         assert isinstance((await soon(agent.ask("x"))).reason, Completed)
 
@@ -76,7 +77,7 @@ async def test_a_turn_that_stops_by_itself_at_its_limit_completes() -> None:
 async def test_a_turn_ends_when_it_has_used_its_tokens() -> None:
     adapter = ScriptedAdapter([tool_call(f"c{n}", "a") for n in range(9)])
     options = AgentOptions(model=MODEL, max_turn_tokens=10)
-    async with open_spine(adapter) as app, open_agent(app, options=options) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, options=options) as agent:
         app[ToolRegistry].register(app.ctx, TOOL)
         outcome = await soon(agent.ask("x", check=False))
         assert outcome.reason == MaxTurnRequests("max_turn_tokens", 10)
@@ -90,7 +91,7 @@ async def test_a_request_made_again_cites_only_its_own_chunks() -> None:
         [error("busy", "RATE_LIMIT", chunks=opening("half an ans")), throw("cut"), text("whole")]
     )
     errors: list[AgentError] = []
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         requests = captured_requests(app.ctx)
         app.ctx.on(AgentRequestError, retry)
         app.ctx.on(AgentError, errors.append)
@@ -101,7 +102,7 @@ async def test_a_request_made_again_cites_only_its_own_chunks() -> None:
         own = [e.seq for e in agent.session.events if e.type == "assistant/chunk" and e.seq > start]
         assert message.source_event_seqs == tuple(own)
         assert types_of(agent.session.events).count("step/start") == 3
-        assert rebuilt_requests(agent.session) == [parts_of(r) for r in requests]
+        assert rebuilt_requests(agent.session) == [request_parts(r) for r in requests]
         assert requests[2].messages == requests[0].messages
 
 
@@ -116,7 +117,7 @@ async def test_the_failure_and_its_configuration_are_offered_once_the_step_is_cl
         return await next()
 
     async with (
-        open_spine(ScriptedAdapter([error("busy", "RATE_LIMIT")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([error("busy", "RATE_LIMIT")])) as app,
         open_agent(app, model="scripted") as agent,
     ):
         app.ctx.on(AgentRequestError, look)
@@ -137,12 +138,12 @@ async def test_a_listener_that_shortens_the_history_has_the_request_made_with_it
         return Retry()
 
     adapter = ScriptedAdapter([error("too long", "CONTEXT_WINDOW_EXCEEDED"), text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         requests = captured_requests(app.ctx)
         app.ctx.on(AgentRequestError, shorten)
         assert (await soon(agent.ask("a very long story"))).ok
         assert [m.content for m in adapter.requests[1].messages] == [(TextBlock("short"),)]
-        assert rebuilt_requests(agent.session) == [parts_of(r) for r in requests]
+        assert rebuilt_requests(agent.session) == [request_parts(r) for r in requests]
 
 
 async def test_a_cancel_wins_over_a_retry() -> None:
@@ -154,7 +155,7 @@ async def test_a_cancel_wins_over_a_retry() -> None:
         return Retry()
 
     adapter = ScriptedAdapter([error()])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(AgentRequestError, cancel)
         await soon(agent.ask("x", check=False))
         assert turn_reasons(agent.session.events) == [Aborted("no more")]
@@ -170,7 +171,7 @@ async def test_a_recovery_that_breaks_leaves_the_original_failure(
         raise ValueError("cannot recover")
 
     async with (
-        open_spine(ScriptedAdapter([error("original", "SERVER")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([error("original", "SERVER")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         app.ctx.on(AgentRequestError, broken)
@@ -187,7 +188,7 @@ async def test_giving_up_is_the_default() -> None:
         return GiveUp()
 
     async with (
-        open_spine(ScriptedAdapter([error()])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([error()])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         app.ctx.on(AgentRequestError, give_up)
@@ -199,7 +200,7 @@ async def test_options_of_the_agent_reach_the_request() -> None:
         model=MODEL, max_tokens=77, temperature=0.25, stop=("END",), reasoning_effort=None
     )
     adapter = ScriptedAdapter([text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, options=options) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, options=options) as agent:
         await soon(agent.ask("x"))
         (request,) = adapter.requests
         assert (request.max_tokens, request.temperature, request.stop) == (77, 0.25, ("END",))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dsh.agent import ContinuationDecision, Continue, open_agent
 from dsh.agent.events import StepResult, TurnContinuation
-from dsh.agent_loop.testing import assert_valid_request, open_spine, soon, turn_reasons
+from dsh.agent_loop import AgentLoop
 from dsh.core import JsonObject, Next
 from dsh.llm import Message, TextBlock, ToolCallBlock
 from dsh.llm_replay import ScriptedAdapter, answer, max_tokens, text, tool_calls
 from dsh.session import AssistantMessage, Completed, MaxTokens, Refusal
 from dsh.session.testing import types_of
+from dsh.testkit import assert_paired_request, soon, turn_reasons
+from dsh.testkit.loop_contract import loop_app
 from dsh.tools import Tool, ToolExecution, ToolRegistry
 
 MODEL = "test/scripted"
@@ -32,7 +34,7 @@ async def once_more(
 # case: M-01
 async def test_a_cut_off_step_marks_the_turn() -> None:
     adapter = ScriptedAdapter([max_tokens("part"), max_tokens("half"), text("whole"), text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         await soon(agent.ask("a", check=False))
         forcing = app.ctx.on(TurnContinuation, once_more)
         await soon(agent.ask("b", check=False))
@@ -46,7 +48,7 @@ async def test_a_cut_off_step_marks_the_turn() -> None:
 async def test_a_complete_call_of_a_cut_off_step_is_never_run() -> None:
     ran: list[str] = []
     adapter = ScriptedAdapter([tool_calls([("c1", "probe", "{}")], finish="max-tokens"), text("x")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, recorder(ran))
         outcome = await soon(agent.ask("a", check=False))
         assert isinstance(outcome.reason, MaxTokens)
@@ -57,7 +59,7 @@ async def test_a_complete_call_of_a_cut_off_step_is_never_run() -> None:
         assert logged[0].usage is not None
         assert [m.role for m in agent.session.derive_messages()] == ["user"]
         await soon(agent.ask("b"))
-        assert_valid_request(adapter.requests[1])
+        assert_paired_request(adapter.requests[1])
 
 
 # case: M-03
@@ -68,7 +70,7 @@ async def test_without_usage_nothing_is_logged_for_it() -> None:
         if getattr(chunk, "type", "") != "usage"
     )
     async with (
-        open_spine(ScriptedAdapter([chunks])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([chunks])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         outcome = await soon(agent.ask("a", check=False))
@@ -85,7 +87,10 @@ async def test_step_result_sees_only_the_text_of_a_cut_off_step() -> None:
         return seen[-1]
 
     half = answer(text="so far", calls=[("c1", "probe", '{"a"')], finish="max-tokens")
-    async with open_spine(ScriptedAdapter([half])) as app, open_agent(app, model=MODEL) as agent:
+    async with (
+        loop_app(AgentLoop, ScriptedAdapter([half])) as app,
+        open_agent(app, model=MODEL) as agent,
+    ):
         app.ctx.on(StepResult, look)
         outcome = await soon(agent.ask("a", check=False))
         assert [m.content for m in seen] == [(TextBlock("so far"),)]
@@ -101,7 +106,7 @@ async def test_a_call_added_to_a_cut_off_step_is_stripped_again() -> None:
         return Message("assistant", (*message.content, ToolCallBlock("c9", "probe", "{}")))
 
     adapter = ScriptedAdapter([max_tokens("part")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, recorder(ran))
         app.ctx.on(StepResult, add)
         outcome = await soon(agent.ask("a", check=False))
@@ -114,7 +119,7 @@ async def test_a_call_added_to_a_cut_off_step_is_stripped_again() -> None:
 async def test_a_clean_stop_without_content_completes() -> None:
     chunks = tuple(c for c in answer(text=None) if getattr(c, "type", "") != "usage")
     async with (
-        open_spine(ScriptedAdapter([chunks])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([chunks])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         outcome = await soon(agent.ask("a"))
@@ -127,7 +132,7 @@ async def test_a_refusal_ends_the_turn_as_one_and_runs_nothing() -> None:
     ran: list[str] = []
     refusal = answer(text="I cannot", calls=[("c1", "probe", "{}")], finish="refusal")
     async with (
-        open_spine(ScriptedAdapter([refusal, text("ok")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([refusal, text("ok")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         app[ToolRegistry].register(app.ctx, recorder(ran))

@@ -9,12 +9,7 @@ import pytest
 
 from dsh.agent import AgentFault, open_agent
 from dsh.agent.events import PreStep
-from dsh.agent_loop.testing import (
-    assert_valid_history,
-    open_spine,
-    soon,
-    turn_numbers,
-)
+from dsh.agent_loop import AgentLoop
 from dsh.core import JsonObject, NotJsonError
 from dsh.llm import TextBlock, ToolCallBlock, ToolResultBlock, UnknownBlock
 from dsh.llm_replay import ScriptedAdapter, text, tool_call
@@ -35,6 +30,8 @@ from dsh.session import (
 from dsh.session.errors import EventRefusedError
 from dsh.session.events import SessionEventAppended, SessionFlush
 from dsh.session.testing import assert_balanced, types_of
+from dsh.testkit import assert_paired, soon, turn_numbers
+from dsh.testkit.loop_contract import loop_app
 from dsh.tools import Tool, ToolExecution, ToolRegistry
 
 MODEL = "test/scripted"
@@ -54,7 +51,7 @@ async def test_a_record_outside_of_a_turn_makes_one_of_its_own() -> None:
     async def flush(event: SessionFlush) -> None:
         flushes.append(len(event.session.events))
 
-    async with open_spine(ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(SessionFlush, flush)
         event = agent.record(TODO)
         assert event.seq == 1
@@ -75,17 +72,17 @@ async def test_a_record_inside_of_a_turn_joins_it() -> None:
         return "noted"
 
     adapter = ScriptedAdapter([tool_call("c1", "t"), text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, Tool("t", "T.", {"type": "object"}, run))
         await soon(agent.ask("x"))
         kinds = types_of(agent.session.events)
         assert kinds.index("tool/call") < kinds.index("todo/write") < kinds.index("tool/result")
         assert turn_numbers(agent.session.events) == [1]
-        assert_valid_history(agent.session.derive_messages())
+        assert_paired(agent.session.derive_messages())
 
 
 async def test_a_record_is_detached_and_checked_at_the_door() -> None:
-    async with open_spine(ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         data: dict[str, Any] = {"list": [1]}
         event = agent.record(Marked(data))
         data["list"].append(2)
@@ -116,7 +113,7 @@ async def test_a_veto_against_a_replace_leaves_the_history_as_it_was() -> None:
             session.append(summary, Replace(nodes[0], nodes[-1]), nodes)
 
     adapter = ScriptedAdapter([text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[SessionStore].validator(app.ctx, refuse)
         app.ctx.on(PreStep, compact)
         assert (await soon(agent.ask("a long story"))).ok
@@ -135,7 +132,7 @@ async def test_an_observer_that_appends_is_refused_and_reorders_nothing() -> Non
             refused.append(caught.value.code)
 
     async with (
-        open_spine(ScriptedAdapter([text("ok")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("ok")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         app.ctx.on(SessionEventAppended, meddle)
@@ -151,7 +148,7 @@ async def test_content_nested_too_deep_is_refused_at_the_door() -> None:
     for _ in range(10_000):
         value = [value]
     async with (
-        open_spine(ScriptedAdapter([text("ok")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("ok")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         for verb in (agent.send, agent.inject):
@@ -166,7 +163,7 @@ async def test_content_nested_too_deep_is_refused_at_the_door() -> None:
 async def test_a_prompt_is_copied_when_it_is_sent() -> None:
     blocks = [TextBlock("mine")]
     async with (
-        open_spine(ScriptedAdapter([text("ok")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("ok")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         receipt = agent.send(blocks)
@@ -176,7 +173,7 @@ async def test_a_prompt_is_copied_when_it_is_sent() -> None:
 
 
 async def test_tool_blocks_cannot_be_said_to_an_agent() -> None:
-    async with open_spine(ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         for block in (ToolCallBlock("c", "t", "{}"), ToolResultBlock("c", ())):
             with pytest.raises(AgentFault) as caught:
                 agent.send([block])

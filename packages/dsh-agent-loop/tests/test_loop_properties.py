@@ -11,30 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsh.agent import Dropped, Receipt, open_agent
-from dsh.agent_loop.testing import (
-    assert_valid_history,
-    assert_valid_trace,
-    open_spine,
-    soon,
-    status_trace,
-    turn_numbers,
-)
+from dsh.agent_loop import AgentLoop
 from dsh.core import JsonObject
 from dsh.llm import LlmRequest, StreamChunk, TextBlock, ToolResultBlock
 from dsh.llm_replay import ScriptedAdapter, text, tool_calls
 from dsh.session import SteeringMessage, UserMessage
 from dsh.session.testing import assert_balanced, user_texts
+from dsh.testkit import assert_paired, soon, status_trace, turn_numbers
+from dsh.testkit.loop_contract import loop_app
 from dsh.tools import Tool, ToolExecution, ToolRegistry
 
 MODEL = "test/scripted"
-pytestmark = pytest.mark.parametrize("oracle", ["invariants"], indirect=True)
+pytestmark = pytest.mark.parametrize("oracle", ["full"], indirect=True)
 Step = Literal["send", "wait", "idle"]
 Busy = Literal["send", "steer", "inject", "cancel", "wait", "idle"]
 
 
 async def run_sends(steps: list[Step]) -> None:
     adapter = ScriptedAdapter([text("ok", size=2)], repeat_last=True)
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         trace = status_trace(app.ctx, agent)
         sent: list[str] = []
         bursts: list[int] = []
@@ -58,7 +53,7 @@ async def run_sends(steps: list[Step]) -> None:
         turns = turn_numbers(events)
         assert turns == list(range(1, len(turns) + 1))
         assert_balanced(events)
-        assert_valid_trace(trace)
+        trace.check()
         assert agent.status == "idle"
         if "wait" not in steps and "idle" not in steps and sent:
             assert turns == [1]
@@ -86,7 +81,7 @@ async def run_t(arguments: JsonObject, execution: ToolExecution) -> str:
 
 async def run_anything(steps: list[Busy]) -> None:
     async with (
-        open_spine(ScriptedAdapter(reply)) as app,
+        loop_app(AgentLoop, ScriptedAdapter(reply)) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         tool = Tool("t", "T.", {"type": "object"}, run_t, concurrent=True)
@@ -114,8 +109,8 @@ async def run_anything(steps: list[Busy]) -> None:
         await soon(agent.when_idle())
         events = agent.session.events
         assert_balanced(events)
-        assert_valid_history(agent.session.derive_messages())
-        assert_valid_trace(trace)
+        assert_paired(agent.session.derive_messages())
+        trace.check()
         said = [
             block.text
             for event in events

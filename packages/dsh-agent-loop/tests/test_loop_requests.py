@@ -10,14 +10,7 @@ import pytest
 
 from dsh.agent import open_agent
 from dsh.agent.events import AgentRequest, PreStep, SessionPrefix
-from dsh.agent_loop.testing import (
-    assert_valid_request,
-    captured_requests,
-    open_spine,
-    parts_of,
-    rebuilt_requests,
-    soon,
-)
+from dsh.agent_loop import AgentLoop
 from dsh.core import JsonObject, Next, NextStream
 from dsh.llm import (
     Finish,
@@ -43,6 +36,14 @@ from dsh.session import (
 )
 from dsh.session.testing import reloaded, types_of
 from dsh.system_prompt import TOOL_ORDER_REST, SystemPrompt
+from dsh.testkit import (
+    assert_paired_request,
+    captured_requests,
+    rebuilt_requests,
+    request_parts,
+    soon,
+)
+from dsh.testkit.loop_contract import loop_app
 from dsh.tools import (
     Accept,
     HookContext,
@@ -83,7 +84,7 @@ async def test_what_a_provider_wants_back_is_logged_and_sent_back() -> None:
 # case: L-18
 async def test_each_request_extends_the_previous_one_under_one_header() -> None:
     adapter = ScriptedAdapter([tool_call("c1", "a"), text("one"), tool_call("c2", "a"), text("2")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, plain_tool("a"))
         await soon(agent.ask("first"))
         await soon(agent.ask("second"))
@@ -94,7 +95,7 @@ async def test_each_request_extends_the_previous_one_under_one_header() -> None:
             assert (after.system, after.tools) == (before.system, before.tools)
         assert header_events(agent.session) == ["request/header"]
         for request in requests:
-            assert_valid_request(request)
+            assert_paired_request(request)
 
 
 # case: L-19
@@ -107,7 +108,7 @@ async def test_a_pre_step_listener_replaces_history_for_the_next_request() -> No
             session.append(summary, Replace(nodes[0], nodes[1]), nodes[:2])
 
     adapter = ScriptedAdapter([text("one"), text("two")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(PreStep, compact)
         await soon(agent.ask("first"))
         await soon(agent.ask("second"))
@@ -122,7 +123,7 @@ async def test_a_pre_step_listener_replaces_history_for_the_next_request() -> No
 # case: L-20
 async def test_a_changed_prompt_is_one_delta() -> None:
     adapter = ScriptedAdapter([text("1"), text("2"), text("3"), text("4")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         await soon(agent.ask("a"))
         await soon(agent.ask("b"))
         assert header_events(agent.session) == ["request/header"]
@@ -141,7 +142,7 @@ async def test_what_is_injected_while_the_request_is_shaped_reaches_the_next_one
         return await next()
 
     adapter = ScriptedAdapter([text("1"), text("2")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(AgentRequest, inject)
         await soon(agent.ask("a"))
         await soon(agent.ask("b"))
@@ -164,7 +165,7 @@ async def test_requests_and_configurations_cannot_be_changed_in_place() -> None:
             yield chunk
 
     adapter = ScriptedAdapter([text("fine")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         first = app.ctx.on(AgentRequest, mutate_config)
         outcome = await soon(agent.ask("a", check=False))
         assert isinstance(outcome.reason, Failed)
@@ -200,7 +201,7 @@ async def test_every_request_can_be_rebuilt_from_the_log() -> None:
     async def annotate(event: ToolPostExecute, next: Next[PostToolDecision]) -> PostToolDecision:
         return Accept(additional_context=HookContext((TextBlock("noted"),), GUARD))
 
-    async with open_spine(adapter) as app, open_agent(app, model="test/big") as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model="test/big") as agent:
         requests = captured_requests(app.ctx)
         for name in ("b", "a"):
             app[ToolRegistry].register(app.ctx, plain_tool(name))
@@ -211,8 +212,8 @@ async def test_every_request_can_be_rebuilt_from_the_log() -> None:
         app[SystemPrompt].section(app.ctx, "extra", 50, "Be brief.\nBe kind.")
         await soon(agent.ask("two"))
         await soon(agent.ask("three"))
-        assert rebuilt_requests(agent.session) == [parts_of(r) for r in requests]
-        assert rebuilt_requests(reloaded(agent.session)) == [parts_of(r) for r in requests]
+        assert rebuilt_requests(agent.session) == [request_parts(r) for r in requests]
+        assert rebuilt_requests(reloaded(agent.session)) == [request_parts(r) for r in requests]
         assert requests[3].model == "test/small"
 
 
@@ -232,7 +233,7 @@ async def test_the_prefix_is_composed_once_and_fronts_every_request() -> None:
         received.append(event.prefix)
 
     adapter = ScriptedAdapter([tool_call("c1", "a"), text("1"), text("2")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, plain_tool("a"))
         app.ctx.on(SessionPrefix, contribute)
         app.ctx.on(PreStep, look)
@@ -259,7 +260,7 @@ async def test_the_prefix_follows_registration_order_and_cannot_be_changed_later
         return (Message("user", (TextBlock("second"),)), *await next())
 
     adapter = ScriptedAdapter([text("1"), text("2")])
-    async with open_spine(adapter) as app:
+    async with loop_app(AgentLoop, adapter) as app:
         app.ctx.on(SessionPrefix, one)
         app.ctx.on(SessionPrefix, two)
         async with open_agent(app, model=MODEL) as agent:
@@ -280,7 +281,7 @@ async def test_no_prefix_is_an_absent_field_and_the_seed_cannot_be_pushed_to() -
         return await next()
 
     adapter = ScriptedAdapter([text("1"), text("2")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         await soon(agent.ask("a"))
         header = agent.session.request_header()
         assert header is not None
@@ -297,7 +298,7 @@ async def test_no_prefix_is_an_absent_field_and_the_seed_cannot_be_pushed_to() -
 # case: L-26
 async def test_tools_come_in_canonical_order() -> None:
     adapter = ScriptedAdapter([text("1")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         for name in ("b", "c", "a"):
             app[ToolRegistry].register(app.ctx, plain_tool(name))
         await soon(agent.ask("x"))
@@ -312,7 +313,7 @@ async def test_an_order_that_names_an_unknown_tool_is_a_turn_error() -> None:
     adapter = ScriptedAdapter([text("1")])
     configs = {SystemPrompt: {"tool_order": ["nope", TOOL_ORDER_REST]}}
     async with (
-        open_spine(adapter, configs=configs) as app,
+        loop_app(AgentLoop, adapter, configs=configs) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         outcome = await soon(agent.ask("x", check=False))
@@ -329,7 +330,7 @@ async def test_contexts_of_calls_follow_all_results_in_call_order() -> None:
         return Accept(additional_context=HookContext((note,), GUARD))
 
     adapter = ScriptedAdapter([tool_calls([("c1", "a", "{}"), ("c2", "a", "{}")]), text("done")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, plain_tool("a"))
         app.ctx.on(ToolPostExecute, annotate)
         await soon(agent.ask("x"))
@@ -345,6 +346,6 @@ async def test_contexts_of_calls_follow_all_results_in_call_order() -> None:
         ]
         notes = [e.data.content for e in agent.session.events if isinstance(e.data, ContextMessage)]
         assert notes == [(TextBlock("about c1"),), (TextBlock("about c2"),)]
-        assert_valid_request(adapter.requests[1])
+        assert_paired_request(adapter.requests[1])
         blocks = [m.content[0] for m in adapter.requests[1].messages[2:4]]
         assert all(isinstance(block, ToolResultBlock) for block in blocks)

@@ -7,15 +7,7 @@ import pytest
 
 from dsh.agent import ContinuationDecision, open_agent
 from dsh.agent.events import AgentError, AgentQueued, AgentSessionStart, TurnContinuation
-from dsh.agent_loop.testing import (
-    assert_valid_history,
-    assert_valid_request,
-    open_spine,
-    soon,
-    status_trace,
-    turn_numbers,
-    turn_reasons,
-)
+from dsh.agent_loop import AgentLoop
 from dsh.core import JsonObject, Next, NotJsonError
 from dsh.llm import TextBlock, UnknownBlock
 from dsh.llm_replay import ScriptedAdapter, hang, text, tool_call
@@ -37,6 +29,15 @@ from dsh.session import (
 )
 from dsh.session.events import SessionEventAppended, SessionFlush
 from dsh.session.testing import assert_balanced, types_of, user_texts
+from dsh.testkit import (
+    assert_paired,
+    assert_paired_request,
+    soon,
+    status_trace,
+    turn_numbers,
+    turn_reasons,
+)
+from dsh.testkit.loop_contract import loop_app
 from dsh.tools import Tool, ToolExecution, ToolRegistry
 
 MODEL = "test/scripted"
@@ -55,7 +56,7 @@ def acting_tool(verb: str) -> Tool:
 # case: I-01
 async def test_a_tool_that_steers_is_heard_in_the_second_step() -> None:
     adapter = ScriptedAdapter([tool_call("c1", "act"), text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, acting_tool("steer"))
         await soon(agent.ask("a"))
         kinds = types_of(agent.session.events)
@@ -63,13 +64,13 @@ async def test_a_tool_that_steers_is_heard_in_the_second_step() -> None:
         content = adapter.requests[1].messages[-1].content
         assert content[0] == TextBlock('<steering source="plugin">')
         assert content[1] == TextBlock("by the way")
-        assert_valid_request(adapter.requests[1])
+        assert_paired_request(adapter.requests[1])
 
 
 # case: I-02
 async def test_steering_an_idle_agent_is_a_prompt() -> None:
     async with (
-        open_spine(ScriptedAdapter([text("ok")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("ok")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         assert (await soon(agent.steer("hi").done())).text == "ok"
@@ -83,7 +84,7 @@ async def test_steering_from_step_end_makes_another_step() -> None:
             agent.steer("one more thing")
 
     adapter = ScriptedAdapter([text("1"), text("2")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(SessionEventAppended, steer)
         await soon(agent.ask("a"))
         kinds = types_of(agent.session.events)
@@ -103,7 +104,7 @@ async def test_steering_from_the_continuation_overrides_a_stop() -> None:
         return await next()
 
     adapter = ScriptedAdapter([text("1"), text("2")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(TurnContinuation, steer)
         await soon(agent.ask("a"))
         assert turn_numbers(agent.session.events) == [1]
@@ -121,7 +122,7 @@ async def test_steering_from_turn_end_is_the_next_turn_without_idle() -> None:
             agent.steer("next")
 
     adapter = ScriptedAdapter([text("1"), text("2")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         trace = status_trace(app.ctx, agent)
         app.ctx.on(SessionEventAppended, steer)
         agent.send("a")
@@ -135,7 +136,7 @@ async def test_steering_from_turn_end_is_the_next_turn_without_idle() -> None:
 async def test_sources_are_resolved_announced_and_kept() -> None:
     queued: list[AgentQueued] = []
     adapter = ScriptedAdapter([hang(), text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(AgentQueued, queued.append)
         agent.send("a")
         await soon(adapter.waiting())
@@ -161,7 +162,7 @@ async def test_a_raising_queued_listener_is_contained() -> None:
         raise ValueError("no")
 
     async with (
-        open_spine(ScriptedAdapter([text("ok")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("ok")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         app.ctx.on(AgentQueued, broken)
@@ -171,7 +172,7 @@ async def test_a_raising_queued_listener_is_contained() -> None:
 # case: I-07
 async def test_context_for_an_idle_agent_makes_a_turn_without_a_model_call() -> None:
     adapter = ScriptedAdapter([text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         trace = status_trace(app.ctx, agent)
         agent.inject("the build is green", CRON)
         events = agent.session.events
@@ -191,17 +192,17 @@ async def test_context_for_an_idle_agent_makes_a_turn_without_a_model_call() -> 
 # case: I-08
 async def test_a_tool_that_injects_joins_the_turn() -> None:
     adapter = ScriptedAdapter([tool_call("c1", "act"), text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, acting_tool("inject"))
         await soon(agent.ask("a"))
         assert turn_numbers(agent.session.events) == [1]
         assert types_of(agent.session.events).count("context/message") == 1
-        assert_valid_request(adapter.requests[1])
+        assert_paired_request(adapter.requests[1])
 
 
 # case: I-09
 async def test_the_log_decides_whether_context_joins_a_turn() -> None:
-    async with open_spine(ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         session = agent.session
         session.append(TurnStart(1, InjectionTrigger(CRON)))
         assert agent.status == "idle"
@@ -225,7 +226,7 @@ async def test_lossy_context_is_refused_at_the_door() -> None:
     async def flush(event: SessionFlush) -> None:
         flushes.append(1)
 
-    async with open_spine(ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(SessionFlush, flush)
         with pytest.raises(NotJsonError):
             agent.inject([UnknownBlock("odd", {"n": float("nan")})])
@@ -245,7 +246,7 @@ async def test_context_the_log_refuses_leaves_a_closed_turn_and_one_checkpoint()
         if isinstance(event.data, ContextMessage):
             raise ValueError("not this one")
 
-    async with open_spine(ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(SessionFlush, flush)
         app[SessionStore].validator(app.ctx, refuse)
         with pytest.raises(ValueError, match="not this one"):
@@ -257,7 +258,7 @@ async def test_context_the_log_refuses_leaves_a_closed_turn_and_one_checkpoint()
 
 # case: I-11
 async def test_a_lossy_source_is_refused_at_the_door() -> None:
-    async with open_spine(ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         source = OtherSource("odd", {"n": float("inf")})
         for verb in (agent.inject, agent.send, agent.steer):
             with pytest.raises(NotJsonError):
@@ -278,7 +279,7 @@ async def test_a_raise_on_the_synthetic_turn_end_changes_nothing() -> None:
         if isinstance(event.event.data, TurnEnd):
             raise ValueError("observer is broken")
 
-    async with open_spine(ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(SessionFlush, flush)
         app.ctx.on(SessionEventAppended, broken)
         agent.inject("hm", CRON)
@@ -295,7 +296,7 @@ async def test_an_objection_to_the_synthetic_turn_end_is_reported() -> None:
         if isinstance(event.data, TurnEnd):
             raise ValueError("never end")
 
-    async with open_spine(ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(AgentError, errors.append)
         app[SessionStore].validator(app.ctx, object_)
         agent.inject("hm", CRON)
@@ -312,7 +313,7 @@ async def test_a_failing_checkpoint_of_idle_context_is_reported(
     async def flush(event: SessionFlush) -> None:
         raise OSError("disk full")
 
-    async with open_spine(ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(SessionFlush, flush)
         app.ctx.on(AgentError, errors.append)
         agent.inject("hm", CRON)
@@ -329,7 +330,7 @@ async def test_a_session_start_listener_may_inject() -> None:
         event.agent.inject("welcome", CRON)
 
     adapter = ScriptedAdapter([text("ok")])
-    async with open_spine(adapter) as app:
+    async with loop_app(AgentLoop, adapter) as app:
         app.ctx.on(AgentSessionStart, start)
         async with open_agent(app, model=MODEL) as agent:
             await soon(agent.ask("a"))
@@ -344,7 +345,7 @@ async def test_context_injected_by_an_observer_waits_for_the_notification() -> N
             agent.inject("seen", CRON)
 
     adapter = ScriptedAdapter([text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(SessionEventAppended, react)
         await soon(agent.ask("a"))
         assert types_of(agent.session.events)[:3] == [
@@ -353,14 +354,16 @@ async def test_context_injected_by_an_observer_waits_for_the_notification() -> N
             "context/message",
         ]
         assert "seen" in str(adapter.requests[0].messages)
-        assert_valid_history(agent.session.derive_messages())
+        assert_paired(agent.session.derive_messages())
 
 
 async def test_steering_that_comes_too_late_is_admitted_like_a_prompt() -> None:
     adapter = ScriptedAdapter([text("1"), text("2")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
 
         async def flush(event: SessionFlush) -> None:
+            if event.session.turn_open is not None:
+                return
             if len(turn_numbers(agent.session.events)) == 1:
                 agent.steer("late")
 

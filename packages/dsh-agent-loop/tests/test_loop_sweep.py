@@ -24,29 +24,29 @@ from dsh.agent import (
     PromptDecision,
 )
 from dsh.agent.events import PromptSubmit, SessionPrefix, TurnContinuation
-from dsh.agent.loop import Loop
-from dsh.agent_loop.testing import (
-    assert_valid_history,
-    assert_valid_request,
-    assert_valid_trace,
-    captured_requests,
-    open_spine,
-    parts_of,
-    rebuilt_requests,
-    soon,
-    status_trace,
-    turn_reasons,
-)
+from dsh.agent.loopkit import Loop
+from dsh.agent_loop import AgentLoop
 from dsh.core import App, JsonObject, Next
 from dsh.llm import LlmRequest, Message, TextBlock
 from dsh.llm_replay import ScriptedAdapter, text, tool_calls
 from dsh.session import Aborted, Completed, Disposed, Failed, PluginSource
 from dsh.session.events import SessionEventAppended, SessionFlush
 from dsh.session.testing import assert_balanced, reloaded
+from dsh.testkit import (
+    assert_paired,
+    assert_paired_request,
+    captured_requests,
+    rebuilt_requests,
+    request_parts,
+    soon,
+    status_trace,
+    turn_reasons,
+)
+from dsh.testkit.loop_contract import loop_app
 from dsh.tools import Accept, PostToolDecision, Tool, ToolExecution, ToolPostExecute, ToolRegistry
 
 MODEL = "test/scripted"
-pytestmark = pytest.mark.parametrize("oracle", ["invariants"], indirect=True)
+pytestmark = pytest.mark.parametrize("oracle", ["full"], indirect=True)
 NOTE = PluginSource("note")
 Action = Callable[[App, AgentHandle], None]
 
@@ -101,17 +101,17 @@ class Scenario:
         session = self.agent.session
         assert all(receipt.settled for receipt in self.receipts)
         assert_balanced(session.events)
-        assert_valid_history(session.derive_messages())
-        assert_valid_history(reloaded(session).derive_messages())
-        assert_valid_trace(self.trace)
+        assert_paired(session.derive_messages())
+        assert_paired(reloaded(session).derive_messages())
+        self.trace.check()
         for reason in turn_reasons(session.events):
             assert isinstance(reason, Completed | Aborted | Disposed), reason
         if self.agent.status != "disposed":
             assert (await soon(self.agent.ask("and now?"))).text == "done"
-            assert_valid_request(self.requests[-1])
+            assert_paired_request(self.requests[-1])
             assert not isinstance(turn_reasons(session.events)[-1], Failed)
         rebuilt = rebuilt_requests(session)
-        sent = [parts_of(request) for request in self.requests]
+        sent = [request_parts(request) for request in self.requests]
         # a request cut off before its first chunk leaves nothing to find it by
         remaining = iter(sent)
         assert all(parts in remaining for parts in rebuilt)
@@ -185,7 +185,7 @@ async def sweep(trigger: Trigger, *, events: bool) -> None:
         trigger: When to act, and what to do.
         events: Whether each event of the log is a moment; else the caller counts steps.
     """
-    async with open_spine(ScriptedAdapter(answer)) as app:
+    async with loop_app(AgentLoop, ScriptedAdapter(answer)) as app:
         app[ToolRegistry].register(
             app.ctx, Tool("safe", "S.", {"type": "object"}, run_tool, concurrent=True)
         )

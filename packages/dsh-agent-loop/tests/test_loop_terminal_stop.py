@@ -6,12 +6,14 @@ import pytest
 
 from dsh.agent import ContinuationDecision, Dropped, Receipt, Stop, open_agent
 from dsh.agent.events import TurnContinuation, TurnStop
-from dsh.agent_loop.testing import open_spine, soon, turn_numbers, turn_reasons
+from dsh.agent_loop import AgentLoop
 from dsh.core import JsonObject, Next
 from dsh.llm_replay import ScriptedAdapter, text, tool_call
 from dsh.session import Completed, Failed
 from dsh.session.events import SessionFlush
 from dsh.session.testing import types_of, user_texts
+from dsh.testkit import soon, turn_numbers, turn_reasons
+from dsh.testkit.loop_contract import loop_app
 from dsh.tools import Tool, ToolExecution, ToolRegistry
 
 MODEL = "test/scripted"
@@ -38,7 +40,7 @@ async def test_steering_cannot_revive_a_stopped_turn() -> None:
         return decision
 
     adapter = ScriptedAdapter([text("1")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(TurnStop, stop)
         app.ctx.on(TurnContinuation, steer_late, prepend=True)
         assert (await soon(agent.ask("a"))).ok
@@ -52,12 +54,14 @@ async def test_steering_cannot_revive_a_stopped_turn() -> None:
 # case: X-02
 async def test_steering_during_the_checkpoint_of_a_stopped_turn_is_discarded() -> None:
     async with (
-        open_spine(ScriptedAdapter([text("1")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("1")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         receipts: list[Receipt] = []
 
         async def flush(event: SessionFlush) -> None:
+            if event.session.turn_open is not None:
+                return
             receipts.append(agent.steer("late"))
 
         app.ctx.on(TurnStop, stop)
@@ -72,11 +76,13 @@ async def test_steering_during_the_checkpoint_of_a_stopped_turn_is_discarded() -
 # case: X-03
 async def test_a_prompt_during_the_checkpoint_of_a_stopped_turn_runs() -> None:
     async with (
-        open_spine(ScriptedAdapter([text("1"), text("2")])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([text("1"), text("2")])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
 
         async def flush(event: SessionFlush) -> None:
+            if event.session.turn_open is not None:
+                return
             if len(turn_numbers(agent.session.events)) == 1:
                 agent.send("b")
 
@@ -98,7 +104,7 @@ async def test_a_scoped_stop_concerns_its_agent_alone() -> None:
     ]
     adapter = ScriptedAdapter(script)
     async with (
-        open_spine(adapter) as app,
+        loop_app(AgentLoop, adapter) as app,
         open_agent(app, model=MODEL) as one,
         open_agent(app, model=MODEL) as two,
     ):
@@ -122,7 +128,7 @@ async def test_a_malformed_verdict_fails_the_turn_closed(value: object) -> None:
         return value  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
     adapter = ScriptedAdapter([text("1"), text("2"), text("3")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         listener = app.ctx.on(TurnStop, odd)
         await soon(agent.ask("a", check=False))
         listener.dispose_nowait()
@@ -141,7 +147,7 @@ async def test_none_abstains() -> None:
         return None
 
     adapter = ScriptedAdapter([tool_call("c1", "a"), text("done")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, TOOL)
         app.ctx.on(TurnStop, nothing)
         assert (await soon(agent.ask("a"))).text == "done"

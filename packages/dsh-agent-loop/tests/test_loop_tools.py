@@ -10,13 +10,6 @@ import pytest
 from dsh.agent import open_agent
 from dsh.agent.events import StepResult
 from dsh.agent_loop import AgentLoop
-from dsh.agent_loop.testing import (
-    assert_valid_history,
-    assert_valid_request,
-    open_spine,
-    soon,
-    turn_reasons,
-)
 from dsh.core import JsonObject, Next
 from dsh.llm import (
     BlockStart,
@@ -43,6 +36,8 @@ from dsh.session import (
 )
 from dsh.session.events import SessionEventAppended
 from dsh.session.testing import assert_balanced, reloaded, types_of
+from dsh.testkit import assert_paired, assert_paired_request, soon, turn_reasons
+from dsh.testkit.loop_contract import loop_app
 from dsh.tools import (
     Accept,
     Deny,
@@ -77,7 +72,7 @@ async def test_context_injected_by_a_tool_is_logged_after_the_results() -> None:
         return "ran"
 
     adapter = ScriptedAdapter([tool_calls([("c1", "a", "{}"), ("c2", "a", "{}")]), text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, Tool("a", "A.", {"type": "object"}, run))
         await soon(agent.ask("x"))
         kinds = types_of(agent.session.events)
@@ -89,7 +84,7 @@ async def test_context_injected_by_a_tool_is_logged_after_the_results() -> None:
             "context/message",
             "context/message",
         ]
-        assert_valid_request(adapter.requests[1])
+        assert_paired_request(adapter.requests[1])
         assert "note of c2" in str(adapter.requests[1].messages[-1])
 
 
@@ -104,7 +99,7 @@ async def test_the_visible_part_of_a_cancelled_reply_is_kept() -> None:
         ToolCallDelta(2, "c1", '{"pa', "a"),
     )
     adapter = ScriptedAdapter([Hang(chunks), text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         receipt = agent.send("x")
         await soon(adapter.waiting())
         agent.cancel("enough")
@@ -119,7 +114,7 @@ async def test_the_visible_part_of_a_cancelled_reply_is_kept() -> None:
         assert event.source_event_seqs == tuple(cited)
         await soon(agent.ask("y"))
         assert "Hello, wor" in str(adapter.requests[1].messages)
-        assert_valid_request(adapter.requests[1])
+        assert_paired_request(adapter.requests[1])
 
 
 # case: U-02
@@ -128,7 +123,7 @@ async def test_the_visible_part_of_a_cancelled_reply_is_kept() -> None:
 )
 async def test_nothing_is_kept_of_a_cancelled_reply_that_showed_nothing(chunks: Any) -> None:
     adapter = ScriptedAdapter([Hang(chunks)])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         receipt = agent.send("x")
         await soon(adapter.waiting())
         agent.cancel()
@@ -149,17 +144,17 @@ async def test_cancelling_while_the_reply_is_announced_answers_every_call() -> N
             agent.cancel("no tools today")
 
     adapter = ScriptedAdapter([tool_calls([("c1", "a", "{}"), ("c2", "a", "{}")]), text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, Tool("a", "A.", {"type": "object"}, run))
         listener = app.ctx.on(SessionEventAppended, cancel)
         await soon(agent.ask("x", check=False))
         assert ran == []
         assert results_of(agent) == [("c1", TOOL_NOT_STARTED), ("c2", TOOL_NOT_STARTED)]
         assert "tool/call" not in types_of(agent.session.events)
-        assert_valid_history(agent.session.derive_messages())
+        assert_paired(agent.session.derive_messages())
         listener.dispose_nowait()
         await soon(agent.ask("y"))
-        assert_valid_request(adapter.requests[1])
+        assert_paired_request(adapter.requests[1])
 
 
 # case: U-04
@@ -176,7 +171,7 @@ async def test_context_of_a_completed_call_survives_an_abort() -> None:
 
     calls = [("c1", "a", "{}"), ("c2", "a", "{}"), ("c3", "a", "{}")]
     async with (
-        open_spine(ScriptedAdapter([tool_calls(calls)])) as app,
+        loop_app(AgentLoop, ScriptedAdapter([tool_calls(calls)])) as app,
         open_agent(app, model=MODEL) as agent,
     ):
         app[ToolRegistry].register(app.ctx, Tool("a", "A.", {"type": "object"}, run))
@@ -185,14 +180,14 @@ async def test_context_of_a_completed_call_survives_an_abort() -> None:
         assert results_of(agent) == [("c1", None), ("c2", None), ("c3", TOOL_NOT_STARTED)]
         notes = [e.data.content for e in agent.session.events if isinstance(e.data, ContextMessage)]
         assert notes == [(TextBlock("about c1"),), (TextBlock("about c2"),)]
-        assert_valid_history(agent.session.derive_messages())
+        assert_paired(agent.session.derive_messages())
         assert_balanced(agent.session.events)
 
 
 # case: U-05
 async def test_the_first_cause_wins() -> None:
     adapter = ScriptedAdapter([hang()])
-    async with open_spine(adapter) as app:
+    async with loop_app(AgentLoop, adapter) as app:
         async with open_agent(app, model=MODEL) as agent:
             agent.send("x")
             await soon(adapter.waiting())
@@ -241,7 +236,7 @@ async def test_only_calls_that_say_so_overlap_and_results_keep_call_order() -> N
         ("x5", "unknown", "{}"),
     ]
     adapter = ScriptedAdapter([tool_calls(calls), text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         for tool in tools:
             app[ToolRegistry].register(app.ctx, tool)
         app.ctx.on(ToolFinished, lambda event: finished.append(event.execution.call_id))
@@ -257,7 +252,7 @@ async def test_only_calls_that_say_so_overlap_and_results_keep_call_order() -> N
         order = [call_id for call_id, _, _ in calls]
         assert [call_id for call_id, _ in results_of(agent)] == order
         assert finished == order
-        assert_valid_request(adapter.requests[1])
+        assert_paired_request(adapter.requests[1])
 
 
 # case: U-10
@@ -281,7 +276,10 @@ async def test_a_batch_is_bounded_and_policies_look_in_call_order() -> None:
     calls = [(f"c{n}", "safe", "{}") for n in range(1, 8)]
     adapter = ScriptedAdapter([tool_calls(calls), text("ok")])
     configs = {AgentLoop: {"max_parallel_tools": 3}}
-    async with open_spine(adapter, configs=configs) as app, open_agent(app, model=MODEL) as agent:
+    async with (
+        loop_app(AgentLoop, adapter, configs=configs) as app,
+        open_agent(app, model=MODEL) as agent,
+    ):
         tool = Tool("safe", "S.", {"type": "object"}, run, concurrent=True)
         app[ToolRegistry].register(app.ctx, tool)
         app.ctx.on(ToolPreExecute, look)
@@ -306,7 +304,7 @@ async def test_cancelling_a_batch_keeps_what_arrived_and_answers_the_rest() -> N
 
     calls = [("c1", "safe", "{}"), ("c2", "safe", "{}"), ("c3", "plain", "{}")]
     adapter = ScriptedAdapter([tool_calls(calls)])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         for tool in (
             Tool("safe", "S.", {"type": "object"}, run, concurrent=True),
             Tool("plain", "P.", {"type": "object"}, run),
@@ -319,7 +317,7 @@ async def test_cancelling_a_batch_keeps_what_arrived_and_answers_the_rest() -> N
         assert (await soon(receipt.done())).reason == Aborted("stop")
         assert results_of(agent) == [("c1", None), ("c2", None), ("c3", TOOL_NOT_STARTED)]
         assert "stopped early" in str(agent.session.derive_messages())
-        assert_valid_history(agent.session.derive_messages())
+        assert_paired(agent.session.derive_messages())
 
 
 # case: F-30
@@ -336,11 +334,11 @@ async def test_cancelling_a_batch_keeps_what_arrived_and_answers_the_rest() -> N
 )
 async def test_a_name_no_provider_takes_back_is_cleaned(written: str, logged: str) -> None:
     adapter = ScriptedAdapter([tool_call("a", written), text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         await soon(agent.ask("x"))
         calls = [event.data for event in agent.session.events if isinstance(event.data, ToolCall)]
         assert [call.name for call in calls] == [logged]
-        assert_valid_request(adapter.requests[-1])
+        assert_paired_request(adapter.requests[-1])
 
 
 # case: F-30
@@ -357,12 +355,12 @@ async def test_ids_and_names_are_made_unique_and_present() -> None:
         return "ran"
 
     adapter = ScriptedAdapter(script)
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, Tool("a", "A.", {"type": "object"}, run))
         await soon(agent.ask("x"))
         await soon(agent.ask("y"))
         for request in adapter.requests:
-            assert_valid_request(request)
+            assert_paired_request(request)
         blocks = [
             (block.id, block.name)
             for message in agent.session.derive_messages()
@@ -410,7 +408,7 @@ async def test_malformed_arguments_are_answered_and_never_run(
     if required:
         schema["required"] = ["a"]
     adapter = ScriptedAdapter([tool_call("c1", "t", arguments), text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, Tool("t", "T.", schema, run))
         outcome = await soon(agent.ask("x"))
         assert isinstance(outcome.reason, Completed)
@@ -436,13 +434,13 @@ async def test_a_truncated_call_is_never_executed(finish: str) -> None:
     adapter = ScriptedAdapter(
         [tool_calls([("c1", "t", '{"path": "/etc/pas')], finish=finish), text("ok"), text("ok")]
     )
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, Tool("t", "T.", {"type": "object"}, run))
         await soon(agent.ask("x", check=False))
         await soon(agent.ask("y"))
         assert ran == []
         for request in adapter.requests:
-            assert_valid_request(request)
+            assert_paired_request(request)
 
 
 # case: F-28
@@ -453,13 +451,13 @@ async def test_control_characters_are_carried_and_poison_nothing() -> None:
     adapter = ScriptedAdapter(
         [tool_call("c1", "t", {"a": "nul\x00 bell\x07 esc\x1b"}), text("ok"), text("again")]
     )
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app[ToolRegistry].register(app.ctx, Tool("t", "T.", {"type": "object"}, run))
         assert (await soon(agent.ask("x"))).text == "ok"
         assert (await soon(agent.ask("y"))).text == "again"
         again = reloaded(agent.session)
         assert again.derive_messages() == agent.session.derive_messages()
-        assert_valid_history(again.derive_messages())
+        assert_paired(again.derive_messages())
 
 
 # case: F-28
@@ -467,12 +465,12 @@ async def test_a_lone_surrogate_in_a_reply_fails_its_turn_only() -> None:
     adapter = ScriptedAdapter(
         [tool_call("c1", "t", '{"a": "\ud800"}'), text("ok")], placeholders=False
     )
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         outcome = await soon(agent.ask("x", check=False))
         assert not outcome.ok
         assert (await soon(agent.ask("y"))).text == "ok"
         assert_balanced(agent.session.events)
-        assert_valid_request(adapter.requests[-1])
+        assert_paired_request(adapter.requests[-1])
 
 
 async def test_step_result_sees_calls_before_their_ids_are_made_unique() -> None:
@@ -484,7 +482,7 @@ async def test_step_result_sees_calls_before_their_ids_are_made_unique() -> None
         return message
 
     adapter = ScriptedAdapter([tool_call("", "a"), text("ok")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(StepResult, look)
         await soon(agent.ask("x"))
         assert seen == [""]

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from dsh.agent import AgentFactory, AgentFault, AgentHandle, AgentRegistry, CreateAgent, ResumeAgent
+from dsh.agent import (
+    AgentFactory,
+    AgentFault,
+    AgentHandle,
+    AgentOptions,
+    AgentRegistry,
+    CreateAgent,
+    ResumeAgent,
+    open_agent,
+)
 from dsh.agent.events import AgentCreated, AgentDisposed
 from dsh.agent.testing import StubAgent, stub_agent
 from dsh.core import App, Context
@@ -55,6 +64,22 @@ async def test_one_factory_makes_the_agents_and_leaves_with_its_owner() -> None:
         assert factory.made == [CreateAgent(), ResumeAgent("s")]
         await mount.dispose()
         registry.set_factory(app.ctx, Factory())
+
+
+@pytest.mark.parametrize(("cwd", "session_id"), [("/w", None), (None, "t"), ("/w", "s")])
+async def test_a_resumed_session_is_not_given_what_it_has(
+    cwd: str | None, session_id: str | None
+) -> None:
+    async with App() as app:
+        await app.mount(AgentRegistry).settled()
+        factory = Factory()
+        app[AgentRegistry].set_factory(app.ctx, factory)
+        with pytest.raises(TypeError, match="leave out cwd and session_id"):
+            async with open_agent(app, resume="s", cwd=cwd, session_id=session_id):
+                pass
+        assert factory.made == []
+        async with open_agent(app, model="m", resume="s"):
+            assert factory.made == [ResumeAgent("s", options=AgentOptions(model="m"))]
 
 
 async def test_entries_are_listed_in_order_and_paired_with_their_end() -> None:

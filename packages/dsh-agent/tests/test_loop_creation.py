@@ -21,7 +21,7 @@ from dsh.agent import (
     ResumeAgent,
 )
 from dsh.agent.events import AgentStatusChanged
-from dsh.agent.loop import DrivenAgent, Loop
+from dsh.agent.loopkit import DrivenAgent, Loop
 from dsh.core import App, Context, LifecycleDeadlock, scope_of
 from dsh.session import MessageSource, Session, SessionData, SessionEvent, SessionStore
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
 import pytest
 
 from dsh.agent import (
@@ -18,8 +19,9 @@ from dsh.agent import (
     Stop,
 )
 from dsh.agent.events import AgentRequest, PreStep, PromptSubmit, StepResult, TurnContinuation
-from dsh.agent.loop import (
+from dsh.agent.loopkit import (
     CallIds,
+    Checkpoints,
     Notes,
     Policies,
     Requests,
@@ -62,6 +64,7 @@ from dsh.session import (
     UserMessage,
     UserSource,
 )
+from dsh.session.events import SessionFlush
 from dsh.session.testing import types_of
 
 NOTE = PluginSource("note")
@@ -277,10 +280,18 @@ def test_a_new_id_is_free_even_where_the_model_has_used_its_form() -> None:
 async def test_requests_are_built_from_the_log_and_remember_the_choice() -> None:
     async with App() as app:
         await app.mount(LlmService).settled()
+        await app.mount(SessionStore).settled()
         options = AgentOptions(model="a/b", temperature=0.5)
-        agent = StubAgent("a", opened(Session("s")), options)
+        session = app[SessionStore].create(app.ctx, "s")
+        agent = StubAgent("a", opened(session), options)
+        flushed: list[str] = []
+
+        async def flush(event: SessionFlush) -> None:
+            flushed.append(event.session.events[-1].type)
+
+        app.ctx.on(SessionFlush, flush)
         agent.session.append(StepStart(1, 1))
-        requests = Requests(agent)
+        requests = Requests(agent, Checkpoints(app[SessionStore], agent.session))
         assert requests.seed() == LlmCallConfig("a/b", temperature=0.5)
         front = Message("user", (TextBlock("rules"),))
         history = (Message("user", TEXT),)
@@ -301,12 +312,76 @@ async def test_requests_are_built_from_the_log_and_remember_the_choice() -> None
         assert (call.request.model, call.request.loop) == ("c/d", True)
         assert call.request.signal is signal
         assert call.prepared is None, "nobody serves the model"
+        assert flushed == ["request/header"]
         assert requests.seed() == LlmCallConfig("c/d", max_tokens=7, reasoning_effort="high")
 
 
 class Tagged(DshError):
     code = "TAGGED"
     failure = "no failure of a model"
+
+
+class Full(DshError):
+    code = "DISK_FULL"
+
+
+class Waiting:
+    """A call whose body has not begun."""
+
+    def __init__(self, *, refused: bool = False) -> None:
+        self.refused = refused
+        self.given_up: list[tuple[str, str]] = []
+
+    def abandon(self, message: str, code: str, *, notify: bool = True) -> None:
+        assert not notify
+        self.given_up.append((message, code))
+
+
+async def test_a_checkpoint_that_fails_gives_up_the_calls_that_wait() -> None:
+    async with App() as app:
+        await app.mount(SessionStore).settled()
+        session = app[SessionStore].create(app.ctx, "s")
+        points = Checkpoints(app[SessionStore], session)
+        signal = CancelSignal()
+        flushes: list[Exception | None] = []
+        failures: list[Exception | None] = [Full("no room left"), OSError("no device"), None]
+
+        async def flush(event: SessionFlush) -> None:
+            flushes.append(failures.pop(0))
+            if flushes[-1] is not None:
+                raise flushes[-1]
+
+        app.ctx.on(SessionFlush, flush)
+        denied = Waiting(refused=True)
+        await points.before_tools([denied], signal)
+        assert flushes == []
+        for code in ("DISK_FULL", "UNKNOWN"):
+            calls = (Waiting(), denied, Waiting())
+            await points.before_tools(calls, signal)
+            assert [[each[1] for each in call.given_up] for call in calls] == [[code], [], [code]]
+            assert str(flushes[-1]) in calls[0].given_up[0][0]
+        fine = Waiting()
+        await points.before_tools([fine], signal)
+        assert fine.given_up == []
+        assert len(flushes) == 3
+        signal.abort()
+        await points.before_tools([fine], signal)
+        assert len(flushes) == 3, "nothing is waited for once the signal has fired"
+
+
+async def test_a_checkpoint_is_left_when_the_signal_fires() -> None:
+    async with App() as app:
+        await app.mount(SessionStore).settled()
+        session = app[SessionStore].create(app.ctx, "s")
+        signal = CancelSignal()
+
+        async def hang(event: SessionFlush) -> None:
+            signal.abort("enough")
+            await anyio.sleep_forever()
+
+        app.ctx.on(SessionFlush, hang)
+        with anyio.fail_after(5):
+            await Checkpoints(app[SessionStore], session).reach(signal)
 
 
 class Mute(Exception):

@@ -318,10 +318,10 @@ async def test_mounts_below_a_scope_end_with_it() -> None:
 
 # case: SC-T12
 def test_named_entries_are_unique_ordered_and_undone_exactly() -> None:
-    table: NamedEntries[int] = NamedEntries(lambda name: KeyError(name))
+    table: NamedEntries[int] = NamedEntries()
     undo = table.add("a", 1)
     table.add("b", 2)
-    with pytest.raises(KeyError):
+    with pytest.raises(ValueError, match="'a'"):
         table.add("a", 3)
     iterator = iter(table)
     assert next(iterator) == "a"
@@ -357,8 +357,8 @@ class Layer:
     """A layer of three tables."""
 
     def __init__(self) -> None:
-        self.named: NamedEntries[int] = NamedEntries(lambda name: KeyError(name))
-        self.more: NamedEntries[int] = NamedEntries(lambda name: KeyError(name))
+        self.named: NamedEntries[int] = NamedEntries()
+        self.more: NamedEntries[int] = NamedEntries()
         self.plain: AnonymousEntries[int] = AnonymousEntries()
 
     def __len__(self) -> int:
@@ -489,7 +489,7 @@ def test_iteration_stays_live_when_the_table_is_thinned_out() -> None:
 
 
 def test_an_old_undo_never_removes_a_later_entry_of_the_same_value() -> None:
-    entries: NamedEntries[object] = NamedEntries(KeyError)
+    entries: NamedEntries[object] = NamedEntries()
     value = object()
     undo = entries.add("name", value)
     undo()
@@ -501,9 +501,7 @@ def test_an_old_undo_never_removes_a_later_entry_of_the_same_value() -> None:
 
 async def test_a_failing_undo_leaves_no_layer() -> None:
     changes: list[int] = []
-    layers: ScopedLayers[NamedEntries[int]] = ScopedLayers(
-        lambda: NamedEntries(KeyError), lambda: changes.append(1)
-    )
+    layers: ScopedLayers[NamedEntries[int]] = ScopedLayers(NamedEntries, lambda: changes.append(1))
     async with App() as app:
         key = Key("a")
         scope = app.ctx.scope(key)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from trio.testing import MockClock
 
@@ -213,6 +215,43 @@ async def test_an_interrupt_in_a_start_disposes_everything_first() -> None:
     assert caught.group_contains(KeyboardInterrupt)
     assert log == ["interrupted cleaned", "other cleaned"]
     assert app.root.state is MountState.DISPOSED
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_an_interrupt_ends_an_app_whose_other_mounts_have_not_begun(backend: str) -> None:
+    log: list[str] = []
+    apps: list[App] = []
+
+    async def interrupted(ctx: Context, config: object) -> None:
+        raise KeyboardInterrupt
+
+    async def late(ctx: Context, config: object) -> None:
+        ctx.defer(lambda: log.append("late cleaned"))
+
+    async def outer(ctx: Context, config: object) -> None:
+        ctx.defer(lambda: log.append("outer cleaned"))
+        inner = ctx.mount(late)
+        ctx.mount(interrupted)
+        await anyio.lowlevel.checkpoint()
+        await inner.settled()
+
+    async def run() -> None:
+        async with App() as app:
+            apps.append(app)
+            app.mount(outer)
+            app.mount(interrupted)
+            await anyio.sleep_forever()
+
+    # as a program is run: the loop itself ends over the interrupt, and cancels whatever it has
+    with pytest.raises((KeyboardInterrupt, BaseExceptionGroup)) as caught:
+        anyio.run(run, backend=backend)
+    found = caught.value
+    assert isinstance(found, KeyboardInterrupt) or caught.group_contains(KeyboardInterrupt)
+    assert apps[0].root.state is MountState.DISPOSED
+    assert "outer cleaned" in log
+    # what the loop has killed before it began is told here, not in the middle of another test
+    gc.collect()
 
 
 async def test_an_app_inside_a_plugin_goes_with_it() -> None:

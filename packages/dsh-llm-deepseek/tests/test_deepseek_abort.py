@@ -22,7 +22,7 @@ from dsh.llm import (
 )
 from dsh.llm.testing import collect
 from dsh.llm_deepseek import DeepSeekAdapter, DeepSeekPlugin
-from dsh.llm_deepseek._clients import SURPLUS_S, ClientPool
+from dsh.llm_deepseek._http._clients import SURPLUS_S, ClientPool
 from dsh.llm_replay import server as wire
 from dsh.llm_replay.server import Behaviour, Gate, Send, Stall, WireServer
 
@@ -306,7 +306,7 @@ async def test_a_server_that_has_hung_up_meanwhile_is_noticed() -> None:
 
 
 async def test_clients_nobody_needs_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dsh.llm_deepseek._clients.SURPLUS_S", -1.0)
+    monkeypatch.setattr("dsh.llm_deepseek._http._clients.SURPLUS_S", -1.0)
     assert SURPLUS_S > 0
     async with WireServer(wire.success(), repeat_last=True) as server:
         adapter = adapter_for(server.url)

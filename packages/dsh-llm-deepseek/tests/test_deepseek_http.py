@@ -33,7 +33,7 @@ from dsh.llm import (
 )
 from dsh.llm.testing import collect
 from dsh.llm_deepseek import DeepSeekAdapter, DeepSeekPlugin
-from dsh.llm_deepseek._failures import ERROR_BODY_BYTES
+from dsh.llm_deepseek._provider_errors import ERROR_BODY_BYTES
 from dsh.llm_replay import server as wire
 from dsh.llm_replay.server import Behaviour, Entry, Send, WireRequest, WireServer
 
@@ -81,6 +81,19 @@ def finish_of(chunks: list[StreamChunk]) -> FinishReason:
     last = chunks[-1]
     assert isinstance(last, Finish)
     return last.reason
+
+
+async def test_what_is_rendered_is_what_is_sent() -> None:
+    asked = request(HELLO, system="é 你好", max_tokens=9, temperature=0.5, stop=("x",))
+    async with WireServer([wire.success(TEXT)]) as server:
+        adapter = adapter_for(server.url, extra_body={"seed": 7})
+        body = adapter.render(asked)
+        await collect(adapter.stream(asked))
+        attempt = server.attempts[0]
+        assert attempt.headers["content-length"] == str(len(body))
+        assert attempt.body == json.loads(body)
+        assert KEY.encode() not in body
+        await adapter.aclose()
 
 
 # case: HTTP-01

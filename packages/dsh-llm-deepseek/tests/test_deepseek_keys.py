@@ -28,6 +28,7 @@ from dsh.llm import (
 )
 from dsh.llm.testing import collect
 from dsh.llm_deepseek import DeepSeekAdapter, DeepSeekConfig, DeepSeekPlugin
+from dsh.llm_deepseek._credentials import MAX_KEY_BYTES
 from dsh.llm_replay import server as wire
 from dsh.llm_replay.server import Behaviour, Send, WireServer
 
@@ -156,6 +157,21 @@ async def test_a_stored_key_that_is_no_key(tmp_path: Path) -> None:
     unreadable = DeepSeekAdapter({"key_file": str(tmp_path)}, environ={}).preflight("x")
     assert unreadable is not None
     assert unreadable.code == "MISSING_CREDENTIAL"
+    path.write_bytes(b"k" * (MAX_KEY_BYTES + 1))  # cut off, it would be a wrong key
+    large = adapter.preflight("x")
+    assert large is not None
+    assert large.code == "MISSING_CREDENTIAL"
+    assert "larger than" in large.message
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_in_the_place_of_a_key_is_refused_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    os.mkfifo(path)
+    problem = DeepSeekAdapter({"key_file": str(path)}, environ={}).preflight("x")
+    assert problem is not None
+    assert problem.code == "MISSING_CREDENTIAL"
+    assert "not a regular file" in problem.message
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file modes are a POSIX notion")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -38,6 +39,7 @@ from dsh.llm_replay import (
     Gate,
     LlmReplay,
     NotConsumedError,
+    RecordingAdapter,
     ReplayError,
     ScriptedAdapter,
     answer,
@@ -392,6 +394,21 @@ async def test_a_bad_placeholder_fails_loudly(template: str, problem: str) -> No
         await collect(adapter, conversation())
     verbatim = ScriptedAdapter([text(template, size=1000)], placeholders=False)
     assert await collect(verbatim) == list(text(template, size=1000))
+
+
+def test_equal_questions_are_rendered_alike() -> None:
+    adapter = ScriptedAdapter()
+    asked = LlmRequest("scripted", (Message("user", (TextBlock("é"),)),), session_id="s", loop=True)
+    body = adapter.render(asked)
+    assert (
+        body
+        == (
+            '{"model":"scripted","messages":[{"role":"user","content":[{"type":"text","text":"é"}]}]}'
+        ).encode()
+    )
+    assert adapter.render(replace(asked, session_id="t", loop=False)) == body
+    assert RecordingAdapter(adapter).render(asked) == body
+    assert adapter.calls == [], "nobody was asked"
 
 
 def test_the_plugin_is_found_by_its_name() -> None:

@@ -136,7 +136,7 @@ class _Computed(Exception):
 def test_a_hostile_exception_becomes_an_unknown_failure() -> None:
     failure = normalize_failure(_Hostile())
     assert failure == FinishReason(
-        "error", "The model call failed with _Hostile, which does not say why.", "UNKNOWN"
+        "error", "the model call failed with _Hostile, which does not say why", "UNKNOWN"
     )
     assert error_chain(_Hostile()) == "_Hostile"
 
@@ -183,7 +183,7 @@ def test_what_is_no_exception_is_a_failure_too() -> None:
     assert normalize_failure("text") == FinishReason("error", "text", "UNKNOWN")
     assert normalize_failure(None).code == "UNKNOWN"
     assert normalize_failure(ValueError()).message == (
-        "The model call failed with ValueError, which does not say why."
+        "the model call failed with ValueError, which does not say why"
     )
 
 

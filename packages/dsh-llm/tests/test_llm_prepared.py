@@ -208,6 +208,10 @@ async def test_what_does_not_suit_the_model_is_refused_and_not_clamped() -> None
             (finish,) = await collect(llm.stream(asking(config)))
             assert isinstance(finish, Finish)
             assert finish.reason.code == code
+        problem = llm.preflight("m", "extreme")
+        assert problem is not None
+        assert problem.code == LlmError.UNSUPPORTED_REASONING_EFFORT
+        assert llm.preflight("m", "high") is None
         await llm.prepare(LlmCallConfig("m", reasoning_effort="high"))
         await llm.prepare(LlmCallConfig("p/undeclared", reasoning_effort="extreme"))
     assert adapter.requests == []

@@ -11,6 +11,7 @@ import pytest
 from dsh.core import App, Context, EventModeError, Failure, Plugin, inject
 from dsh.llm import (
     STOP,
+    CallDefaults,
     Finish,
     LlmAdapter,
     LlmError,
@@ -279,7 +280,7 @@ async def test_names_resolve_qualified_or_bare() -> None:
 
 async def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     async with running() as (app, llm):
-        with pytest.raises(LlmError, match="No adapter is registered at all"):
+        with pytest.raises(LlmError, match="no adapter is registered at all"):
             llm.resolve("deepseek-flash")
         llm.register(app.ctx, Silent(), models=["deepseek-flash", "deepseek-pro"])
         for typo, nearest in (
@@ -289,9 +290,9 @@ async def test_an_unknown_name_is_answered_with_the_nearest() -> None:
             with pytest.raises(LlmError) as caught:
                 llm.resolve(typo)
             assert caught.value.code == LlmError.NO_ADAPTER
-            assert f"Did you mean {nearest}?" in str(caught.value)
+            assert f"did you mean {nearest}?" in str(caught.value)
         for odd in ("", "/", "deepseek/", "/deepseek-pro", "something else"):
-            with pytest.raises(LlmError, match="No registered adapter serves"):
+            with pytest.raises(LlmError, match="no registered adapter serves"):
                 llm.resolve(odd)
 
 
@@ -339,3 +340,26 @@ async def test_preflight_asks_the_adapter() -> None:
         assert missing.code == LlmError.NO_ADAPTER
         assert missing.hint is not None
         assert llm.preflight("keyless/broken") == Problem("cannot say", "UNKNOWN")
+
+
+class Written(Silent):
+    """Has a wire form: what it is asked, as text."""
+
+    def render(self, request: LlmRequest) -> bytes | None:
+        return f"{request.model} {request.max_tokens} {len(request.messages)}".encode()
+
+    def call_defaults(self, model: str) -> CallDefaults:
+        return CallDefaults(max_tokens=7)
+
+
+async def test_render_asks_the_adapter_for_what_it_would_send() -> None:
+    async with running() as (app, llm):
+        llm.register(app.ctx, Silent(), provider="mute", models=["m"])
+        llm.register(app.ctx, Written(), provider="wire", models=["w"])
+        assert llm.render(LlmRequest("mute/m", ())) is None
+        assert llm.render(LlmRequest("wire/w", ())) == b"w 7 0"
+        assert llm.render(LlmRequest("w", (), max_tokens=3)) == b"w 3 0"
+        for model, code in (("nobody", LlmError.NO_ADAPTER), ("w", LlmError.INVALID_MAX_TOKENS)):
+            with pytest.raises(LlmError) as caught:
+                llm.render(LlmRequest(model, (), max_tokens=0))
+            assert caught.value.code == code

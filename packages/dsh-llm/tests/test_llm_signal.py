@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from dsh.llm import CancelSignal
@@ -111,11 +113,43 @@ async def test_a_cancelled_wait_leaves_nothing_behind() -> None:
     signal.abort()
 
 
-async def test_it_cancels_a_scope() -> None:
-    signal, scope = CancelSignal(), anyio.CancelScope()
-    remove = signal.on_abort(scope.cancel)
-    with anyio.fail_after(5), scope:
-        signal.abort("user")
+async def test_a_block_is_left_when_the_signal_aborts_and_nobody_else_is() -> None:
+    signal = CancelSignal()
+    with anyio.fail_after(5) as outside:
+        with signal.cancel_scope() as scope:
+            signal.abort("user")
+            await anyio.sleep_forever()
+        await anyio.lowlevel.checkpoint()
+    assert (scope.cancelled_caught, outside.cancel_called) == (True, False)
+
+
+async def test_a_block_that_begins_after_the_abort_is_left_at_its_first_wait() -> None:
+    signal, reached = CancelSignal(), list[str]()
+    signal.abort()
+    with signal.cancel_scope() as scope:
+        reached.append("block")
+        await anyio.lowlevel.checkpoint()
+        reached.append("behind the wait")
+    assert (reached, scope.cancelled_caught) == (["block"], True)
+
+
+async def test_a_block_has_its_grace_from_the_abort_on() -> None:
+    signal = CancelSignal()
+    with anyio.fail_after(5), signal.cancel_scope(0.02) as scope:
+        assert scope.deadline == math.inf
+        signal.abort()
+        assert scope.deadline <= anyio.current_time() + 0.02
+        await anyio.lowlevel.checkpoint()
+        assert not scope.cancel_called
         await anyio.sleep_forever()
-    remove()
     assert scope.cancelled_caught
+
+
+async def test_a_block_that_is_over_is_not_told_of_the_abort() -> None:
+    signal = CancelSignal()
+    with signal.cancel_scope() as fine:
+        await anyio.lowlevel.checkpoint()
+    with pytest.raises(ValueError, match="broken"), signal.cancel_scope() as broken:
+        raise ValueError("broken")
+    signal.abort()
+    assert (fine.cancel_called, broken.cancel_called) == (False, False)

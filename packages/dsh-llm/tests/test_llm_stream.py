@@ -186,7 +186,7 @@ async def test_a_stream_that_breaks_off_is_closed_with_a_failure() -> None:
         assert rest == chunks
         assert finish == Finish(
             FinishReason(
-                "error", "The stream of 'p/p-model' ended before the answer did.", "STREAM_CLOSED"
+                "error", "the stream of 'p/p-model' ended before the answer did", "STREAM_CLOSED"
             )
         )
         (alone,) = await collect(llm.stream(asking("q-model")))
@@ -238,9 +238,7 @@ async def test_a_stream_that_ends_while_aborted_is_an_abort() -> None:
 
     async with running(p=Script(body)) as (_, llm):
         chunks = await collect(llm.stream(asking("p-model", signal=signal)))
-        assert chunks[1:] == [
-            Finish(FinishReason("aborted", "The request was aborted.", "ABORTED"))
-        ]
+        assert chunks[1:] == [Finish(FinishReason("aborted", "the request was aborted", "ABORTED"))]
 
 
 async def test_the_code_aborted_is_an_abort_without_a_signal() -> None:
@@ -257,7 +255,7 @@ async def test_an_aborted_request_never_reaches_the_adapter() -> None:
     signal.abort("by the user")
     async with running(p=adapter) as (_, llm):
         assert await collect(llm.stream(asking("p-model", signal=signal))) == [
-            Finish(FinishReason("aborted", "The request was aborted: by the user", "ABORTED"))
+            Finish(FinishReason("aborted", "the request was aborted: by the user", "ABORTED"))
         ]
     assert adapter.requests == []
 

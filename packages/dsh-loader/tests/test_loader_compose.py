@@ -73,7 +73,7 @@ def test_every_value_knows_its_layer() -> None:
 
 
 def test_an_unset_variable_lets_the_layer_below_show_through() -> None:
-    upper = mapping_layer({"model": "${env:M}"}, LayerKind.USER, "upper", environ={})
+    upper = mapping_layer({"model": "${env:NOPE_M}"}, LayerKind.USER, "upper")
     assert compose([layer("lower", {"model": "a"}), upper]).model == "a"
 
 

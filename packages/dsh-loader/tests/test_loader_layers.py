@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,23 +20,23 @@ from dsh.loader import (
     file_layer,
     mapping_layer,
     read_file,
-    set_layer,
 )
+from dsh.loader._layers import set_layer
 
 Install = Callable[..., AbstractContextManager[None]]
 
 
-def layer_of(path: Path, text: str, **options: Any) -> Layer:
+def layer_of(path: Path, text: str) -> Layer:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     raw = read_file(path)
     assert raw is not None
-    return file_layer(raw, LayerKind.USER, **options)
+    return file_layer(raw, LayerKind.USER)
 
 
-def refused(path: Path, text: str, **options: Any) -> ConfigKeyError:
+def refused(path: Path, text: str) -> ConfigKeyError:
     with pytest.raises(ConfigKeyError) as caught:
-        layer_of(path, text, **options)
+        layer_of(path, text)
     return caught.value
 
 
@@ -163,7 +162,10 @@ def test_a_huge_file_is_refused_unread(tmp_path: Path) -> None:
 
 
 def resolved(data: JsonObject, **environ: str) -> JsonObject:
-    layer = mapping_layer({"agent": data}, LayerKind.CALLER, "caller", environ=environ)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, text in environ.items():
+            patch.setenv(name, text)
+        layer = mapping_layer({"agent": data}, LayerKind.CALLER, "caller")
     value = layer.data.get("agent", {})
     assert isinstance(value, dict)
     return value
@@ -221,12 +223,14 @@ def test_a_file_is_relative_to_the_file_that_names_it(tmp_path: Path) -> None:
     assert layer.data == {"agent": {"persona": "be brief"}}
 
 
-def test_a_file_of_a_secret_and_a_variable_of_a_key_are_masked_from_now_on(tmp_path: Path) -> None:
+def test_a_file_of_a_secret_and_a_variable_of_a_key_are_masked_from_now_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_API_KEY", "env-value-123456")
+    monkeypatch.setenv("P", "word-123456")
     (tmp_path / "secret.txt").write_text("file-value-123456\n", encoding="utf-8")
     text = "agent: {a: '${file:secret.txt}', b: '${env:MY_API_KEY}', password: 'pass ${env:P}'}"
-    layer_of(
-        tmp_path / "dsh.yaml", text, environ={"MY_API_KEY": "env-value-123456", "P": "word-123456"}
-    )
+    layer_of(tmp_path / "dsh.yaml", text)
     shown = secrets.redact("file-value-123456 env-value-123456 pass word-123456")
     assert shown == f"{secrets.MASK} {secrets.MASK} {secrets.MASK}"
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import fields
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
@@ -20,8 +21,8 @@ from pydantic import BaseModel, Field, SecretStr
 
 from dsh.core import Context, DshError, EntryPoint, Plugin, PluginConfig, settings
 from dsh.core.json import JsonObject
-from dsh.loader import open_app, parse_yaml
-from dsh.loader._shape import LIMIT_KEYS, ROW_KEYS, TOP_KEYS
+from dsh.loader import Limits, open_app, parse_yaml
+from dsh.loader._shape import LIMITS, ROW_KEYS, TOP_KEYS
 from dsh.loader.schema import deployment_schema, settings_schema
 
 Install = Callable[..., AbstractContextManager[None]]
@@ -463,10 +464,9 @@ def test_plugins_and_providers_are_offered_with_what_they_are() -> None:
     assert sorted(offered) == sorted(
         ["bash-local", "bash-sandbox", "extra", "free", "small", "tool-bash", "wide"]
     )
-    names = [
-        item.get("const") for item in schema["properties"]["seams"]["properties"]["bash"]["anyOf"]
-    ]
-    assert names == ["local", "bash-local", "sandbox", "bash-sandbox", None]
+    *names, nothing, _ = schema["properties"]["seams"]["properties"]["bash"]["anyOf"]
+    assert [item["const"] for item in names] == ["local", "bash-local", "sandbox", "bash-sandbox"]
+    assert nothing == {"type": "null"}
 
 
 @pytest.mark.usefixtures("installed")
@@ -484,7 +484,8 @@ def test_the_fixed_keys_are_those_of_the_loader() -> None:
     schema: Any = deployment_schema()
     keys = schema["properties"]
     assert sorted(keys) == sorted([*TOP_KEYS, "bash"])
-    assert sorted(keys["limits"]["properties"]) == sorted(LIMIT_KEYS)
+    assert sorted(keys["limits"]["properties"]) == sorted(LIMITS)
+    assert sorted(LIMITS) == sorted(item.name for item in fields(Limits))
     assert sorted(schema["$defs"]["row"]["anyOf"][1]["properties"]) == sorted(ROW_KEYS)
     assert all(item.get("description") for item in keys.values())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ from dsh.loader import (
     ConfigKeyError,
     SeamChoice,
     SeamError,
-    choose_provider,
     open_app,
+    read_deployment,
 )
+from dsh.loader._seams import choose_provider
 
 Install = Callable[..., AbstractContextManager[None]]
 MakePoint = Callable[[str, Any, str, str], EntryPoint]
@@ -184,6 +186,14 @@ async def test_a_seam_that_is_named_is_mounted_for_optional_users(install: Insta
     with install("local"):
         async with open_app({"bundle": None, "seams": {"bash": "local"}}) as app:
             assert app["bash"] is not None
+
+
+async def test_null_takes_back_what_a_lower_layer_names(install: Install, tmp_path: Path) -> None:
+    file = tmp_path / "dsh.yaml"
+    file.write_text("bundle: null\nseams: {bash: local}\n")
+    with install("local"):
+        async with open_app(read_deployment(config=file, sets=["seams.bash=null"])) as app:
+            assert (list(app.rows), app.get("bash")) == ([], None)
 
 
 async def test_a_missing_provider_is_told_by_the_audit(install: Install) -> None:

@@ -70,7 +70,9 @@ def test_what_is_printed_reads_back_as_the_same_settings() -> None:
     assert [row.id for row in again.rows] == ["true", "tool-bash"]
 
 
-def test_secrets_and_expressions_are_not_resolved_on_paper(home: Path) -> None:
+def test_secrets_and_expressions_are_not_resolved_on_paper(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = {
         "agent": {
             "api_key": "sk-literal-123456",
@@ -81,8 +83,9 @@ def test_secrets_and_expressions_are_not_resolved_on_paper(home: Path) -> None:
             "from_env": "${env:MY_KEY}",
         }
     }
-    environ = {"HOST_NAME": "internal.example", "MY_KEY": "sk-env-123456"}
-    deployment = compose([mapping_layer(data, LayerKind.CALLER, "caller", environ=environ)])
+    monkeypatch.setenv("HOST_NAME", "internal.example")
+    monkeypatch.setenv("MY_KEY", "sk-env-123456")
+    deployment = compose([mapping_layer(data, LayerKind.CALLER, "caller")])
     text = render_deployment(deployment)
     assert "literal" not in text
     assert "p-123456" not in text

@@ -18,7 +18,7 @@ import anyio.to_thread
 import pytest
 
 from dsh.process import Child, MonitorLostError, Supervisor
-from dsh.process.testing import descendants, eventually, is_alive, marked, parent_of, wait_dead
+from dsh.process.testing import descendants, eventually, is_alive, marked, parent_of, run, wait_dead
 
 TREE = (
     "sleep 300 & "
@@ -37,11 +37,12 @@ TREE = (
 SUBJECT = """
 import sys, json, os, anyio
 from dsh.process import Supervisor
+from dsh.process.testing import run
 async def main():
     async with Supervisor(portable=sys.argv[3] == "portable") as supervisor:
         out = supervisor.collector(max_bytes=100)
         child = await supervisor.spawn(["bash", "-c", sys.argv[2]], stdout=out, stderr="null")
-        await supervisor.run(["seq", "20000"], max_output_bytes=100)
+        await run(supervisor, ["seq", "20000"], max_output_bytes=100)
         while b"started" not in out.tail():
             await anyio.sleep(0.01)
         facts = {"helper": supervisor.helper_pid, "leader": child.pid,
@@ -133,12 +134,12 @@ async def test_a_killed_monitor_takes_its_command_along(supervisor: Supervisor) 
     await wait_dead(pids, within_s=2.0)
     with anyio.fail_after(5):
         await child.wait_gone()
-    again = await supervisor.run(["echo", "on we go"])
+    again = await run(supervisor, ["echo", "on we go"])
     assert again.stdout.snapshot().text == "on we go\n"
 
 
 async def test_a_killed_spare_monitor_is_replaced(supervisor: Supervisor) -> None:
-    await supervisor.run(["true"])
+    await run(supervisor, ["true"])
     helper = supervisor.helper_pid
     assert helper is not None
 
@@ -151,20 +152,20 @@ async def test_a_killed_spare_monitor_is_replaced(supervisor: Supervisor) -> Non
         for spare in killed:
             os.kill(spare, signal.SIGKILL)
         await wait_dead(killed)
-        done = await supervisor.run(["echo", "on"])
+        done = await run(supervisor, ["echo", "on"])
         assert done.stdout.snapshot().text == "on\n"
         assert supervisor.helper_pid == helper
 
 
 async def test_a_command_that_kills_its_parent(supervisor: Supervisor) -> None:
     with pytest.raises(MonitorLostError), anyio.fail_after(5):
-        await supervisor.run(["bash", "-c", "kill -KILL $PPID; sleep 300"])
+        await run(supervisor, ["bash", "-c", "kill -KILL $PPID; sleep 300"])
     assert supervisor.children == ()
 
 
 async def test_polite_signals_do_not_end_a_monitor(supervisor: Supervisor) -> None:
     script = "kill -TERM $PPID; kill -INT $PPID; kill -HUP $PPID; echo still here"
-    done = await supervisor.run(["bash", "-c", script])
+    done = await run(supervisor, ["bash", "-c", script])
     assert done.stdout.snapshot().text == "still here\n"
 
 
@@ -176,7 +177,7 @@ async def test_a_killed_helper_is_replaced_and_its_commands_stay_watched(
     assert helper is not None
     os.kill(helper, signal.SIGKILL)
     await wait_dead([helper])
-    done = await supervisor.run(["echo", "new"])
+    done = await run(supervisor, ["echo", "new"])
     assert done.stdout.snapshot().text == "new\n"
     assert supervisor.helper_pid != helper
     assert is_alive(child.pid)

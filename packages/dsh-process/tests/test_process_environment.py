@@ -10,6 +10,7 @@ import pytest
 
 from dsh.core import secrets
 from dsh.process import Supervisor, child_environment, is_secret_name
+from dsh.process.testing import run
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ async def test_a_command_sees_the_scrubbed_environment(
     monkeypatch.setenv("X_API_KEY", "a-secret-value")
     monkeypatch.setenv("X_TOKEN", "another-secret")
     monkeypatch.setenv("X_PLAIN", "plain")
-    done = await supervisor.run(["env"])
+    done = await run(supervisor, ["env"])
     names = {line.partition("=")[0] for line in done.stdout.snapshot().text.splitlines()}
     assert "X_PLAIN" in names
     assert not names & {"X_API_KEY", "X_TOKEN"}
@@ -87,7 +88,7 @@ async def test_an_editor_that_insists_ends_at_its_timeout(supervisor: Supervisor
     # case: F-05
     # With no terminal anywhere vim reads its keys from standard error, which never has any.
     with anyio.fail_after(10):
-        done = await supervisor.run(["bash", "-c", "vim"], timeout_ms=1000, merge=True)
+        done = await run(supervisor, ["bash", "-c", "vim"], timeout_ms=1000, merge=True)
     assert done.ending.exit_code != 0
 
 
@@ -116,7 +117,8 @@ async def test_nothing_waits_for_a_person(
     if shutil.which(script.split()[0]) is None and not script.startswith("read"):
         complaint = "not found"
     with anyio.fail_after(10):
-        done = await supervisor.run(
+        done = await run(
+            supervisor,
             ["bash", "-c", script],
             cwd=tmp_path,
             env=child_environment({"HOME": str(tmp_path)}),

@@ -14,14 +14,13 @@ import pytest
 
 from dsh.process import (
     Child,
-    CommandCancelledError,
     Ending,
     MonitorLostError,
     Supervisor,
     SupervisorClosedError,
     finish,
 )
-from dsh.process.testing import eventually, is_alive, parent_of, wait_dead, zombies
+from dsh.process.testing import eventually, is_alive, parent_of, run, wait_dead, zombies
 
 DAEMON = (
     f"{sys.executable} -I -S -c '"
@@ -44,6 +43,8 @@ class Signal:
 
     def on_abort(self, fn: Callable[[], object], /) -> Callable[[], object]:
         self.callbacks.append(fn)
+        if self.aborted:
+            fn()
         return lambda: self.callbacks.remove(fn)
 
     def fire(self) -> None:
@@ -79,7 +80,7 @@ async def finish_while(
 
 async def test_a_timeout_kills_and_says_so(supervisor: Supervisor) -> None:
     # case: BASH-02
-    done = await supervisor.run(["bash", "-c", "echo so far; sleep 60"], timeout_ms=150)
+    done = await run(supervisor, ["bash", "-c", "echo so far; sleep 60"], timeout_ms=150)
     ending = done.ending
     assert (ending.timed_out, ending.cancelled) == (True, False)
     assert (ending.exit_code, ending.signal) == (None, "SIGTERM")
@@ -89,7 +90,7 @@ async def test_a_timeout_kills_and_says_so(supervisor: Supervisor) -> None:
 async def test_a_trap_that_exits_cleanly_still_timed_out(supervisor: Supervisor) -> None:
     # case: BASH-03
     script = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done"
-    done = await supervisor.run(["bash", "-c", script], timeout_ms=300)
+    done = await run(supervisor, ["bash", "-c", script], timeout_ms=300)
     assert (done.ending.exit_code, done.ending.timed_out) == (0, True)
 
 
@@ -124,7 +125,7 @@ async def test_the_whole_tree_dies_with_the_timeout(supervisor: Supervisor) -> N
     # case: F-03
     script = f"echo $$; bash -c \"{sys.executable} -c 'while 1: pass'\""
     with anyio.fail_after(10):
-        done = await supervisor.run(["bash", "-c", script], timeout_ms=1000, grace_ms=500)
+        done = await run(supervisor, ["bash", "-c", script], timeout_ms=1000, grace_ms=500)
     assert done.ending.timed_out
     assert done.ending.left == 0
     leader = int(done.stdout.snapshot().text)
@@ -200,7 +201,7 @@ async def test_a_background_child_outlives_its_shell_but_not_the_supervisor() ->
     # case: F-01
     async with Supervisor() as supervisor:
         with anyio.fail_after(1):
-            done = await supervisor.run(["bash", "-c", "sleep 60 & echo $!; echo done"])
+            done = await run(supervisor, ["bash", "-c", "sleep 60 & echo $!; echo done"])
         pid, word = done.stdout.snapshot().text.split()
         assert word == "done"
         assert done.ending.left == 1
@@ -215,7 +216,7 @@ async def test_output_of_a_survivor_goes_on_being_collected(
     # case: F-01
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    done = await supervisor.run(["bash", "-c", f"(read x <{fifo}; echo late) & echo early"])
+    done = await run(supervisor, ["bash", "-c", f"(read x <{fifo}; echo late) & echo early"])
     assert done.ending.left >= 1
     assert done.stdout.snapshot().text == "early\n"
     await anyio.to_thread.run_sync(lambda: fifo.write_text("go\n"))
@@ -226,8 +227,8 @@ async def test_output_of_a_survivor_goes_on_being_collected(
 
 async def test_a_survivor_without_the_pipes_costs_no_drain(supervisor: Supervisor) -> None:
     with anyio.fail_after(5):
-        done = await supervisor.run(
-            ["bash", "-c", "sleep 60 >/dev/null 2>&1 & echo done"], drain_ms=600_000
+        done = await run(
+            supervisor, ["bash", "-c", "sleep 60 >/dev/null 2>&1 & echo done"], drain_ms=600_000
         )
     assert done.ending.left == 1
     assert done.ending.exit_code == 0
@@ -261,11 +262,12 @@ async def test_the_first_cause_counts(supervisor: Supervisor) -> None:
     assert (ending.timed_out, ending.cancelled, ending.signal) == (True, False, "SIGKILL")
 
 
-async def test_a_signal_that_fired_before_starts_nothing(supervisor: Supervisor) -> None:
+async def test_a_signal_that_fired_before_ends_it_at_once(supervisor: Supervisor) -> None:
     signal_ = Signal()
     signal_.fire()
-    with pytest.raises(CommandCancelledError):
-        await supervisor.run(["true"], cancel=signal_)
+    with anyio.fail_after(5):
+        done = await run(supervisor, ["sleep", "60"], cancel=signal_)
+    assert (done.ending.cancelled, done.ending.exit_code) == (True, None)
 
 
 @pytest.mark.parametrize("delay_ms", [0, 1, 2, 3, 5, 8, 13, 30])
@@ -273,9 +275,9 @@ async def test_being_cancelled_outside_leaves_nothing(
     supervisor: Supervisor, delay_ms: int
 ) -> None:
     with anyio.move_on_after(delay_ms / 1000):
-        await supervisor.run(["bash", "-c", "sleep 60 & sleep 60"], grace_ms=500)
+        await run(supervisor, ["bash", "-c", "sleep 60 & sleep 60"], grace_ms=500)
     await eventually(lambda: supervisor.children == ())
-    done = await supervisor.run(["echo", "next"])
+    done = await run(supervisor, ["echo", "next"])
     assert done.stdout.snapshot().text == "next\n"
 
 
@@ -337,7 +339,7 @@ async def test_closing_while_a_child_is_being_started(checkpoints: int) -> None:
     outcomes: list[object] = []
     async with anyio.create_task_group() as tasks:
         async with Supervisor() as supervisor:
-            await supervisor.run(["true"])
+            await run(supervisor, ["true"])
 
             async def start() -> None:
                 try:

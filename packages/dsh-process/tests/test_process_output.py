@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from dsh.core import secrets
 from dsh.process import OutputCollector, SpillFile, SpillStore, Supervisor
+from dsh.process.testing import run
 
 
 @pytest.fixture
@@ -149,7 +150,7 @@ def tiny_disk(path: Path) -> Generator[Path]:
 async def test_a_full_disk_costs_only_the_file(tmp_path: Path) -> None:
     with tiny_disk(tmp_path / "disk") as disk:
         async with Supervisor(spill_dir=disk) as supervisor:
-            done = await supervisor.run(["seq", "200000"], max_output_bytes=1000)
+            done = await run(supervisor, ["seq", "200000"], max_output_bytes=1000)
             shown = done.stdout.snapshot()
             assert done.ending.exit_code == 0
             assert shown.text.endswith("200000\n")
@@ -312,7 +313,7 @@ async def test_two_hundred_megabytes(supervisor: Supervisor) -> None:
     # case: F-35
     tracemalloc.start()
     try:
-        done = await supervisor.run(["bash", "-c", "yes | head -c 200M"])
+        done = await run(supervisor, ["bash", "-c", "yes | head -c 200M"])
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -327,7 +328,7 @@ async def test_two_hundred_megabytes(supervisor: Supervisor) -> None:
 
 async def test_within_the_limit_the_full_text_is_on_disk(supervisor: Supervisor) -> None:
     # case: F-35
-    done = await supervisor.run(["bash", "-c", "yes | head -c 20M"])
+    done = await run(supervisor, ["bash", "-c", "yes | head -c 20M"])
     path = done.stdout.snapshot().spill_path
     assert path is not None
     assert Path(path).stat().st_size == 20 << 20  # noqa: ASYNC240
@@ -335,8 +336,8 @@ async def test_within_the_limit_the_full_text_is_on_disk(supervisor: Supervisor)
 
 async def test_binary_output(supervisor: Supervisor) -> None:
     # case: F-32
-    done = await supervisor.run(
-        ["head", "-c", "300000", "/dev/urandom"], env={"LANG": "C", "PATH": os.defpath}
+    done = await run(
+        supervisor, ["head", "-c", "300000", "/dev/urandom"], env={"LANG": "C", "PATH": os.defpath}
     )
     shown = done.stdout.snapshot()
     assert done.stdout.total == 300_000
@@ -350,16 +351,17 @@ async def test_the_host_speaks_c(anyio_backend: str) -> None:
     subject = (
         "import anyio, sys\n"
         "from dsh.process import Supervisor\n"
+        "from dsh.process.testing import run\n"
         "async def main():\n"
         "    async with Supervisor() as s:\n"
-        "        r = await s.run(['printf', 'caf\\\\xc3\\\\xa9 \\\\xff'])\n"
+        "        r = await run(s, ['printf', 'caf\\\\xc3\\\\xa9 \\\\xff'])\n"
         "        print(ascii(r.stdout.snapshot().text))\n"
-        "        r = await s.run(['printf', '%s', 'caf\\xe9'])\n"
+        "        r = await run(s, ['printf', '%s', 'caf\\xe9'])\n"
         "        print(r.stdout.tail())\n"
         f"anyio.run(main, backend={anyio_backend!r})\n"
     )
     async with Supervisor() as supervisor:
         env = {"LANG": "C", "LC_ALL": "C", "PATH": os.environ["PATH"], "PYTHONCOERCECLOCALE": "0"}
-        done = await supervisor.run([sys.executable, "-c", subject], env=env)
+        done = await run(supervisor, [sys.executable, "-c", subject], env=env)
     assert done.ending.exit_code == 0
     assert done.stdout.snapshot().text == "'caf\\xe9 \\ufffd'\nb'caf\\xc3\\xa9'\n"

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from dsh.process import MonitorLostError, Supervisor
-from dsh.process.testing import descendants, is_alive, parent_of, wait_dead
+from dsh.process.testing import descendants, is_alive, parent_of, run, wait_dead
 
 DAEMON = (
     f"{sys.executable} -I -S -c '"
@@ -38,8 +38,11 @@ async def test_a_daemon_is_found_by_its_mark() -> None:
 async def test_a_timeout_kills_group_and_daemon() -> None:
     async with Supervisor(portable=True) as supervisor:
         with anyio.fail_after(10):
-            done = await supervisor.run(
-                ["bash", "-c", f"{DAEMON}; sleep 300 & sleep 300"], timeout_ms=500, grace_ms=300
+            done = await run(
+                supervisor,
+                ["bash", "-c", f"{DAEMON}; sleep 300 & sleep 300"],
+                timeout_ms=500,
+                grace_ms=300,
             )
         assert (done.ending.timed_out, done.ending.left) == (True, 0)
         assert not is_alive(int(done.stdout.snapshot().text))
@@ -47,7 +50,7 @@ async def test_a_timeout_kills_group_and_daemon() -> None:
 
 async def test_survivors_of_the_group_are_counted_and_killed_at_the_end() -> None:
     async with Supervisor(portable=True) as supervisor:
-        done = await supervisor.run(["bash", "-c", "sleep 300 & echo $!"])
+        done = await run(supervisor, ["bash", "-c", "sleep 300 & echo $!"])
         assert done.ending.left == 1
     assert not is_alive(int(done.stdout.snapshot().text))
 

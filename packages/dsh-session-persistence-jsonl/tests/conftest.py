@@ -23,7 +23,7 @@ from dsh.session import (
     UserSource,
 )
 from dsh.session.testing import worked_turn, write_turn
-from dsh.session_persistence import StoredLog, summarize
+from dsh.session_persistence.backend import StoredLog, summarize
 from dsh.session_persistence_jsonl import JsonlBackend
 
 
@@ -129,7 +129,8 @@ import json, os, sys
 from pathlib import Path
 from dsh.session import Session, SessionHeader
 from dsh.session.testing import worked_turn
-from dsh.session_persistence import PersistenceError, StoredSessionNotFound, summarize
+from dsh.session_persistence import PersistenceError, StoredSessionNotFound
+from dsh.session_persistence.backend import summarize
 from dsh.session_persistence_jsonl import JsonlBackend
 
 root, tries, *deeds = sys.argv[1:]

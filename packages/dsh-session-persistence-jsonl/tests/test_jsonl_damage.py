@@ -237,16 +237,38 @@ def test_a_damaged_length_is_not_taken_for_the_end(
 # --- where damage is ----------------------------------------------------------------------
 
 
-def test_damage_behind_the_last_turn_is_cut_and_kept_aside(disk: Any, open_turn: Events) -> None:
+def test_a_damaged_last_line_is_cut_and_kept_aside(disk: Any, open_turn: Events) -> None:
     # case: JL-05
     path = disk.fill("s", open_turn)
     lines = path.read_bytes().splitlines(keepends=True)
-    spoil(path, len(lines) - 1)
-    assert repair(disk) == open_turn[:-2]
-    assert path.read_bytes() == b"".join(lines[:-2])
+    spoil(path, len(lines))
+    assert disk.read().lost
+    assert repair(disk) == open_turn[:-1]
+    assert not disk.read().lost
+    assert path.read_bytes() == b"".join(lines[:-1])
     kept = (path.parent / "cut-1.jsonl").read_bytes()
-    assert kept.splitlines(keepends=True)[1] == lines[-1]
-    assert len(kept) == len(b"".join(lines[-2:]))
+    assert len(kept) == len(lines[-1])
+
+
+def test_a_line_that_only_breaks_off_is_not_lost(disk: Any, open_turn: Events) -> None:
+    path = disk.fill("s", open_turn)
+    path.write_bytes(path.read_bytes()[:-9])
+    stored = disk.read()
+    assert (stored.events, stored.lost) == (open_turn[:-1], False)
+
+
+def test_damage_that_a_whole_line_follows_refuses_an_open_turn(
+    disk: Any, open_turn: Events
+) -> None:
+    # case: JL-06
+    path = disk.fill("s", open_turn)
+    whole = path.read_bytes()
+    for line in range(2, whole.count(b"\n")):
+        spoil(path, line)
+        with pytest.raises(SessionCorrupt) as caught:
+            disk.read()
+        assert f"{path}:{line}" in str(caught.value)
+        path.write_bytes(whole)
 
 
 @pytest.mark.parametrize("line", [2, 7, 12])
@@ -549,8 +571,10 @@ def test_a_damaged_header_is_told(disk: Any, turn: Events) -> None:
     path = disk.fill("s", turn)
     spoil(path, 1)
     report = disk.open().verify("s")
-    assert report.events == 0
-    assert report.damage[0].where == f"{path}:1"
+    assert report.events == len(turn)
+    (damage,) = report.damage
+    assert damage.where == f"{path}:1"
+    assert str(path) not in damage.what
 
 
 @pytest.mark.parametrize("compressed", [False, True])

@@ -12,7 +12,8 @@ import pytest
 
 from dsh.session import Session, SessionEvent, SessionHeader, UnknownData
 from dsh.session.testing import write_turn
-from dsh.session_persistence import SessionSnapshot, SummaryFold, summarize
+from dsh.session_persistence import SessionSnapshot
+from dsh.session_persistence.backend import SummaryFold, summarize
 from dsh.session_persistence_jsonl import JsonlBackend
 
 Events = tuple[SessionEvent, ...]

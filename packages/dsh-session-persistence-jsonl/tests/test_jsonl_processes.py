@@ -15,7 +15,7 @@ import pytest
 
 from dsh.session import Session, SessionEvent, SessionHeader, UnknownData
 from dsh.session.testing import write_turn
-from dsh.session_persistence import SessionInUse, SessionSummary
+from dsh.session_persistence import SessionInUse, SessionSummary, StoredSessionExists
 
 Events = tuple[SessionEvent, ...]
 Driver = Callable[..., list[str]]
@@ -80,7 +80,7 @@ def test_a_new_id_goes_to_one_of_two(disk: Any, turn: Events) -> None:
     one, other = disk.open(), disk.open()
     assert one.revision("s") is other.revision("s") is None
     one.write(HEADER, turn, SessionSummary())
-    with pytest.raises(SessionInUse, match="another store of this process"):
+    with pytest.raises(StoredSessionExists, match="stored or reserved already"):
         other.write(HEADER, turn, SessionSummary())
     assert disk.read().events == turn
 

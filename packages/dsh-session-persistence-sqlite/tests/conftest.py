@@ -22,7 +22,7 @@ from dsh.session import (
     UserSource,
 )
 from dsh.session.testing import worked_turn
-from dsh.session_persistence import summarize
+from dsh.session_persistence.backend import summarize
 from dsh.session_persistence_sqlite import SqliteBackend
 
 LOG = worked_turn()

@@ -17,6 +17,7 @@ from dsh.session import (
     MessageTrigger,
     Session,
     SessionEvent,
+    SessionHeader,
     TurnStart,
     UserSource,
 )
@@ -26,8 +27,8 @@ from dsh.session_persistence import (
     PersistenceError,
     SessionCorrupt,
     StoredSessionNotFound,
-    summarize,
 )
+from dsh.session_persistence.backend import summarize
 from dsh.session_persistence_sqlite._event_rows import event_crc, seed_of
 
 END: Final = len(worked_turn())
@@ -71,24 +72,33 @@ def test_damage_up_to_the_last_turn_end_is_told_by_its_row(
     assert bench.run(WHOLE) == before
 
 
+def test_damage_that_a_sound_row_follows_refuses_an_open_turn(bench: Any, open_turn: Any) -> None:
+    bench.filled(open_turn)
+    bench.damage(END)
+    with pytest.raises(SessionCorrupt, match=f"row of events with seq {END}"):
+        bench.backend().read("s")
+
+
 @pytest.mark.parametrize("change", [name for name in CHANGES if name != "no-text"])
-def test_damage_after_the_last_turn_end_is_kept_aside(
-    bench: Any, change: str, make_header: Any, open_turn: Any, log: Any
+def test_a_damaged_last_row_is_kept_aside(
+    bench: Any, change: str, make_header: Any, open_turn: Any
 ) -> None:
     # case: SQ-07
     bench.filled(open_turn)
-    bench.damage(END, CHANGES[change])
-    rows = bench.run("SELECT * FROM events WHERE seq >= ?", END)
+    last, log = len(open_turn) - 1, open_turn[:-1]
+    bench.damage(last, CHANGES[change])
+    rows = bench.run("SELECT * FROM events WHERE seq >= ?", last)
     backend = bench.backend()
     report = backend.verify("s")
     assert [(item.seq, item.what) for item in report.damage] == [
-        (END, "its checksum does not match")
+        (last, "its checksum does not match")
     ]
-    assert report.events == END
+    assert report.events == last
     backend.acquire("s")
     stored = backend.read("s")
     assert stored.events == log
     assert stored.rest is not None
+    assert stored.lost
     backend.cut(stored)
     after = backend.read("s")
     assert (after.events, after.rest) == (log, None)
@@ -98,15 +108,11 @@ def test_damage_after_the_last_turn_end_is_kept_aside(
     assert {row[1] for row in kept} == {1}
     (shown,) = backend.list(False)
     assert shown.summary == summarize(log)
-    backend.write(make_header("s"), open_turn[END:], summarize(open_turn))
+    backend.write(make_header("s"), open_turn[last:], summarize(open_turn))
     assert backend.read("s").events == open_turn
-    bench.damage(END + 1)
+    bench.damage(last)
     backend.cut(backend.read("s"))
-    assert bench.run("SELECT cut, seq FROM cut_events ORDER BY cut, seq") == [
-        (1, END),
-        (1, END + 1),
-        (2, END + 1),
-    ]
+    assert bench.run("SELECT cut, seq FROM cut_events ORDER BY cut, seq") == [(1, last), (2, last)]
     assert backend.verify("s").sound
 
 
@@ -174,16 +180,50 @@ def test_every_flipped_bit_of_a_row_is_noticed(bench: Any, open_turn: Any) -> No
 
 
 @pytest.mark.parametrize("column", ["cwd", "created_at", "parent_session", "incarnation"])
-def test_a_damaged_header_is_told_and_cannot_be_saved(bench: Any, column: str) -> None:
+def test_a_damaged_header_is_told_and_made_anew(bench: Any, column: str, log: Any) -> None:
     bench.filled()
-    bench.run(f"UPDATE sessions SET {column} = '7'")
+    bench.filled(session_id="sound")
+    bench.run(f"UPDATE sessions SET {column} = '7' WHERE id = 's'")
     backend = bench.backend()
     with pytest.raises(SessionCorrupt, match="checksum of its header"):
         backend.read("s")
-    assert list(backend.list(False)) == []
-    assert not backend.verify("s").sound
+    assert [item.header.id for item in backend.list(False)] == ["sound"]
+    (hidden,) = backend.unreadable()
+    assert (hidden.session_id, hidden.error.code) == ("s", SessionCorrupt.code)
+    assert str(bench.file) in hidden.where
+    report = backend.verify("s")
+    assert (report.sound, report.events) == (False, len(log))
+    saved = backend.salvage("s")
+    (first, *rows) = Path(str(saved.copy)).read_text(encoding="utf-8").splitlines()
+    assert str(json.loads(first)["session"][column]) == "7"
+    assert len(rows) == len(log)
+    stored = backend.read("s")
+    assert stored.events == log
+    assert stored.header == SessionHeader(id="s", created_at=log[0].time)
+    assert backend.verify("s").sound
+    assert list(backend.unreadable()) == []
+    assert {item.header.id for item in backend.list(False)} == {"s", "sound"}
+
+
+def test_without_an_event_a_damaged_header_cannot_be_made_anew(bench: Any) -> None:
+    bench.filled()
+    bench.run("UPDATE sessions SET cwd = '7'")
+    bench.damage(0)
+    backend = bench.backend()
     with pytest.raises(PersistenceError, match="nothing of session 's' can be saved"):
         backend.salvage("s")
+    assert len(list(backend.unreadable())) == 1
+
+
+def test_counters_that_do_not_match_are_shown_as_damage(bench: Any) -> None:
+    bench.filled()
+    bench.run("UPDATE sessions SET turns = turns + 1")
+    backend = bench.backend()
+    (shown,) = backend.list(False)
+    assert shown.summary.damaged
+    backend.salvage("s")
+    (shown,) = backend.list(False)
+    assert not shown.summary.damaged
 
 
 def test_a_header_of_another_version_is_left_alone(bench: Any, make_header: Any, log: Any) -> None:
@@ -197,6 +237,10 @@ def test_a_header_of_another_version_is_left_alone(bench: Any, make_header: Any,
         with pytest.raises(FormatUnsupported, match="format"):
             look("s")
     assert list(backend.list(False)) == []
+    (hidden,) = backend.unreadable()
+    assert hidden.session_id == "s"
+    assert isinstance(hidden.error, FormatUnsupported)
+    assert hidden.error.hint
     assert bench.run(WHOLE) == before
 
 
@@ -374,8 +418,9 @@ def test_the_file_is_checked_once_for_each_state_of_it(
 def test_cutting_counts_as_nobody_did(bench: Any, open_turn: Any) -> None:
     """The size a listing shows is right after a cut, too."""
     bench.filled(open_turn)
-    (row,) = bench.run("SELECT SUM(LENGTH(data) + LENGTH(type)) FROM events WHERE seq < ?", END)
-    bench.damage(END)
+    last = len(open_turn) - 1
+    (row,) = bench.run("SELECT SUM(LENGTH(data) + LENGTH(type)) FROM events WHERE seq < ?", last)
+    bench.damage(last)
     backend = bench.backend()
     backend.acquire("s")
     backend.cut(backend.read("s"))

@@ -19,12 +19,8 @@ import pytest
 from dsh.core import App
 from dsh.session import SessionStore
 from dsh.session.testing import worked_turn, write_turn
-from dsh.session_persistence import (
-    FormatUnsupported,
-    PersistenceError,
-    SessionPersistence,
-    summarize,
-)
+from dsh.session_persistence import FormatUnsupported, PersistenceError, SessionPersistence
+from dsh.session_persistence.backend import summarize
 from dsh.session_persistence_sqlite import SqliteBackend, SqlitePersistence
 from dsh.session_persistence_sqlite._database import check_version, set_up
 from dsh.session_persistence_sqlite._schema import APPLICATION_ID, SCHEMA_VERSION
@@ -390,7 +386,8 @@ import sys
 from pathlib import Path
 from dsh.session import SessionHeader
 from dsh.session.testing import worked_turn
-from dsh.session_persistence import PersistenceError, summarize
+from dsh.session_persistence import PersistenceError
+from dsh.session_persistence.backend import summarize
 from dsh.session_persistence_sqlite import SqliteBackend
 log = worked_turn()
 backend = SqliteBackend(Path(sys.argv[1]), 5)

@@ -26,8 +26,8 @@ from dsh.session_persistence import (
     SessionCorrupt,
     StoredSessionExists,
     StoredSessionNotFound,
-    summarize,
 )
+from dsh.session_persistence.backend import summarize
 
 END: Final = len(worked_turn())
 

@@ -17,7 +17,8 @@ import pytest
 from dsh.core import App
 from dsh.session import SessionEvent, SessionHeader, SessionMeta, SessionStore
 from dsh.session.testing import worked_turn
-from dsh.session_persistence import SessionInUse, SessionPersistence, summarize
+from dsh.session_persistence import SessionInUse, SessionPersistence
+from dsh.session_persistence.backend import summarize
 from dsh.session_persistence_sqlite import SqliteBackend, SqlitePersistence
 
 if sys.platform == "win32":
@@ -32,7 +33,8 @@ from pathlib import Path
 
 from dsh.session import SessionEvent, SessionHeader
 from dsh.session.testing import worked_turn
-from dsh.session_persistence import SessionInUse, SummaryFold, summarize
+from dsh.session_persistence import SessionInUse
+from dsh.session_persistence.backend import SummaryFold, summarize
 from dsh.session_persistence_sqlite import SqliteBackend
 
 BATCH = worked_turn()

@@ -18,17 +18,15 @@ from dsh.session import Session, SessionEvent, SessionHeader, event_from_wire, e
 from dsh.session.testing import assert_balanced, write_turn
 from dsh.session_persistence import (
     AppendRefused,
-    BackedPersistence,
-    Backend,
     IntegrityReport,
     PersistenceError,
     SessionInUse,
     SessionSnapshot,
     SessionSummary,
-    StoredLog,
     StoredSessionExists,
     StoredSessionNotFound,
 )
+from dsh.session_persistence.backend import BackedPersistence, Backend, StoredLog
 from dsh.testkit.persistence_contract import PersistenceContract
 
 T = TypeVar("T")

@@ -36,8 +36,8 @@ from dsh.session_persistence import (
     SessionPersistence,
     StoredSessionExists,
     StoredSessionNotFound,
-    check_header,
 )
+from dsh.session_persistence.backend import check_header
 from dsh.session_persistence.testing import MemoryDisk, MemoryPersistence
 
 LOG = worked_turn()
@@ -278,6 +278,37 @@ async def test_a_batch_is_looked_at_once() -> None:
         await store.create(header())
         await store.append("s", Vanishing(LOG))
         assert await store.read_from("s", 0) == LOG
+
+
+async def test_stored_data_does_not_change_with_the_callers() -> None:
+    # case: PS-18
+    data: dict[str, Any] = {"list": ["before"]}
+    disk = MemoryDisk()
+    async with App() as app:
+        store = await open_store(app, disk)
+        await store.create(header())
+        await store.append("s", [SessionEvent(0, 7, UnknownData("some/thing", data))])
+        data["list"].append("after")
+        ((stored,), (loaded,)) = disk.events("s"), (await store.load("s")).events
+        assert stored.data == loaded.data == UnknownData("some/thing", {"list": ["before"]})
+
+
+async def test_data_that_changes_before_it_is_written_is_stored_as_it_was() -> None:
+    # case: PS-18
+    data: dict[str, Any] = {"list": ["before"]}
+    disk = MemoryDisk()
+
+    def change(name: str, session_id: str) -> None:
+        if name == "write":
+            data["list"].append("after")
+
+    disk.on_call = change
+    async with App() as app:
+        store = await open_store(app, disk)
+        await store.create(header())
+        await store.append("s", [SessionEvent(0, 7, UnknownData("some/thing", data))])
+    (stored,) = disk.events("s")
+    assert stored.data == UnknownData("some/thing", {"list": ["before"]})
 
 
 async def test_a_live_session_is_written_at_each_flush() -> None:

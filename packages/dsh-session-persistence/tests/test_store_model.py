@@ -133,7 +133,7 @@ def live_through(open_bench: Any, open_turn: Any) -> Any:
     async def live(steps: list[Any]) -> None:
         disk = MemoryDisk()
         with anyio.fail_after(30):
-            async with open_bench(disk, write_after_ms=1) as bench:
+            async with open_bench(disk, write_after_ms=1, write_chunks_after_ms=1) as bench:
                 world = World(bench, open_turn)
                 for step in steps:
                     await world.take(step)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
@@ -49,6 +51,10 @@ def chunk(session: Session) -> None:
     session.append(AssistantChunk(1, 1, TextDelta(0, "x")))
 
 
+def note(session: Session) -> None:
+    session.append(UnknownData("some/note", {}))
+
+
 async def test_what_comes_within_the_window_is_one_batch(
     open_bench: Any, after: Any, open_turn: Any
 ) -> None:
@@ -78,6 +84,90 @@ async def test_the_window_is_configured(open_bench: Any, after: Any, open_turn: 
         assert bench.disk.writes == 1
 
 
+async def test_chunks_alone_wait_longer(open_bench: Any, after: Any, open_turn: Any) -> None:
+    async with open_bench() as bench:
+        session = bench.live()
+        streaming(session, open_turn)
+        await bench.sessions.flush(session)
+        for _ in range(99):
+            chunk(session)
+            await after(bench, 0.1)
+        assert bench.disk.writes == 1
+        await after(bench, 0.09)
+        assert bench.disk.writes == 1, "they did not wait ten seconds"
+        await after(bench, 0.02)
+        assert bench.disk.writes == 2
+        assert bench.disk.events("s") == session.events[:]
+
+
+async def test_another_event_takes_the_chunks_before_it_along(
+    open_bench: Any, after: Any, open_turn: Any
+) -> None:
+    async with open_bench() as bench:
+        session = bench.live()
+        streaming(session, open_turn)
+        await bench.sessions.flush(session)
+        chunk(session)
+        await after(bench, 3)
+        note(session)
+        await after(bench, 0.1)
+        note(session)
+        chunk(session)
+        await after(bench, 0.09)
+        assert bench.disk.writes == 1
+        await after(bench, 0.02)
+        assert bench.disk.writes == 2, "a later event moved the window"
+        assert bench.disk.events("s") == session.events[:]
+        await after(bench, 20)
+        assert bench.disk.writes == 2, "the window of the chunks is still open"
+
+
+async def test_chunks_do_not_hold_up_what_waits_before_them(
+    open_bench: Any, after: Any, open_turn: Any
+) -> None:
+    async with open_bench() as bench:
+        session = bench.live()
+        streaming(session, open_turn)
+        chunk(session)
+        await after(bench, 0.21)
+        assert bench.disk.events("s") == session.events[:]
+
+
+async def test_the_window_of_chunks_is_configured(
+    open_bench: Any, after: Any, open_turn: Any
+) -> None:
+    async with open_bench(write_chunks_after_ms=50) as bench:
+        session = bench.live()
+        streaming(session, open_turn)
+        await bench.sessions.flush(session)
+        chunk(session)
+        await after(bench, 0.04)
+        assert bench.disk.writes == 1
+        await after(bench, 0.02)
+        assert bench.disk.events("s") == session.events[:]
+
+
+async def test_a_session_that_is_gone_is_not_kept_for_the_window(
+    open_bench: Any, open_turn: Any
+) -> None:
+    async with open_bench() as bench:
+        session, end = bench.passing()
+        streaming(session, open_turn)
+        await bench.sessions.flush(session)
+        chunk(session)
+        end()
+        await bench.still()
+        assert len(bench.disk.events("s")) == session.seq
+        gone = weakref.ref(session)
+        del session, end
+        for _ in range(50):  # the thread that wrote it lets go of it when it gets there
+            gc.collect()
+            if gone() is None:
+                break
+            await bench.store.list()
+        assert gone() is None
+
+
 async def test_what_comes_during_a_write_has_a_window_of_its_own(
     open_bench: Any, gate_of: Any, after: Any, clock: MockClock, open_turn: Any
 ) -> None:
@@ -89,7 +179,7 @@ async def test_what_comes_during_a_write_has_a_window_of_its_own(
         gate.hold("write")
         clock.jump(0.2)
         await gate.reached()
-        chunk(session)
+        note(session)
         gate.let_go()
         await bench.still()
         assert (disk.writes, len(disk.events("s"))) == (1, 2)
@@ -110,7 +200,7 @@ async def test_a_window_that_ended_during_a_write_is_written_at_once(
         gate.hold("write")
         clock.jump(0.2)
         await gate.reached()
-        chunk(session)
+        note(session)
         clock.jump(0.5)
         gate.let_go()
         await bench.still()
@@ -125,7 +215,7 @@ async def test_a_flush_ends_the_window(open_bench: Any, after: Any, open_turn: A
         await after(bench, 0.15)
         await bench.sessions.flush(session)
         assert bench.disk.writes == 1
-        chunk(session)
+        note(session)
         await after(bench, 0.15)
         assert bench.disk.writes == 1, "the window began before the event"
         await after(bench, 0.06)
@@ -164,16 +254,16 @@ async def test_a_failed_write_behind_is_told_once_and_tried_again_by_the_next_ev
         assert [failure.plugin for failure in bench.failures] == ["memory-persistence"]
         await after(bench, 60)
         assert len(bench.disk.failures) == 1, "it was tried again though nothing had come"
-        chunk(session)
+        note(session)
         await after(bench, 0.2)
         assert bench.disk.failures == []
         assert bench.disk.writes == 0
-        chunk(session)
+        note(session)
         await after(bench, 0.2)
         assert len(bench.failures) == 1
         assert bench.disk.events("s") == session.events[:]
         bench.disk.failures.append(OSError("again"))
-        chunk(session)
+        note(session)
         await after(bench, 0.2)
         assert len(bench.failures) == 2, "a new failure after a success is news"
         await bench.sessions.flush(session)
@@ -345,8 +435,8 @@ async def test_an_early_write_does_not_disturb_the_others(
         streaming(second, open_turn)
         await bench.still()
         assert (len(bench.disk.events("a")), len(bench.disk.events("b"))) == (2, 2)
-        chunk(first)
-        chunk(second)
+        note(first)
+        note(second)
         await after(bench, 0.21)
         assert bench.disk.events("a") == first.events[:]
         assert bench.disk.events("b") == second.events[:]

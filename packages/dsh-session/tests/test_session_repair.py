@@ -143,6 +143,13 @@ def test_the_two_codes_tell_started_from_not_started() -> None:
     assert not ToolResult(1, 1, "c", OUT, is_error=True).synthetic
 
 
+def test_where_more_was_lost_no_call_is_said_to_have_done_nothing() -> None:
+    session = open_step("a", "b")
+    session.append(ToolCall(1, 1, "a", "tool", "{}"))
+    closed = results(interrupted_turn_closers(session.events, more_was_lost=True))
+    assert [result.error and result.error.code for result in closed] == ["TOOL_OUTCOME_UNKNOWN"] * 2
+
+
 def test_an_open_turn_without_a_step_only_gets_its_end() -> None:
     # case: PS-31
     session = open_step()

@@ -26,7 +26,14 @@ from dsh.llm import (
 )
 from dsh.llm_deepseek import DeepSeekAdapter
 from dsh.session import SessionEvent, event_from_wire, event_to_wire
-from dsh.session_persistence import PersistenceError, SessionSnapshot, StoredLog, StoredSession
+from dsh.session_persistence import (
+    IntegrityReport,
+    PersistenceError,
+    SessionSnapshot,
+    StoredSession,
+    UnreadableSession,
+)
+from dsh.session_persistence.backend import StoredLog
 from dsh.session_persistence.testing import MemoryBackend
 from dsh.testkit import MemoryDisk, MemoryPersistence, llm_contract, persistence_contract
 from dsh.testkit.llm_contract import Endpoint
@@ -204,6 +211,17 @@ class Forgetful(MemoryPersistence):
         await super().append(session_id, list(events)[:-1])
 
 
+class Shares(MemoryPersistence):
+    """Hands out the very events it was given."""
+
+    async def append(self, session_id: str, events: Sequence[SessionEvent]) -> None:
+        await super().append(session_id, events)
+        self.given = tuple(events)
+
+    async def load(self, session_id: str) -> StoredSession:
+        return StoredSession((await super().load(session_id)).header, self.given)
+
+
 class NeverRepairs(MemoryPersistence):
     async def load(self, session_id: str) -> StoredSession:
         header = (await self.inspect(session_id)).header
@@ -257,6 +275,20 @@ class ForgetsSummaries(Spoiled):
             ]
 
 
+class Slanders(Spoiled):
+    class backend(MemoryBackend):
+        def unreadable(self) -> Iterable[UnreadableSession]:
+            return [
+                UnreadableSession("there", PersistenceError("it looks odd"), item.header.id)
+                for item in self.list(True)
+            ]
+
+
+class TrustsChecksums(MemoryPersistence):
+    async def verify(self, session_id: str) -> IntegrityReport:
+        return IntegrityReport(session_id, None, len(await self.read_from(session_id, 0)))
+
+
 class MendsText(Spoiled):
     class backend(MemoryBackend):
         def read(self, session_id: str) -> StoredLog:
@@ -280,9 +312,12 @@ class IgnoresCase(Spoiled):
     ("provider", "name"),
     [
         (ForgetsSummaries, "summaries-tell-the-log"),
+        (Slanders, "what-is-listed-is-readable"),
+        (TrustsChecksums, "logs-that-no-session-accepts-are-damaged"),
         (MendsText, "any-text"),
         (IgnoresCase, "any-id"),
         (Forgetful, "round-trip"),
+        (Shares, "data-is-taken-at-the-call"),
         (NeverRepairs, "interrupted-turn-is-closed"),
         (RepairsInMemory, "interrupted-turn-is-closed"),
     ],

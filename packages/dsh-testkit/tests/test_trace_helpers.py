@@ -17,11 +17,15 @@ from dsh.testkit import (
     assert_paired,
     assert_paired_request,
     boundary_counts,
+    captured_requests,
     hang,
+    rebuilt_requests,
+    request_parts,
     soon,
     status_trace,
     text,
     tool_call,
+    turn_numbers,
     turn_reasons,
     until_idle,
     user_texts,
@@ -93,6 +97,20 @@ async def test_a_turn_is_followed(spine: Spine, agent: Agent) -> None:
         assert_paired_request(request)
     assert trace.statuses == ["running", "idle"]
     trace.check()
+
+
+async def test_what_was_sent_is_what_the_log_says(spine: Spine, agent: Agent) -> None:
+    requests = captured_requests(spine.app.ctx)
+    spine.model.append(text("one"), hang("never seen"))
+    await soon(agent.ask("first"))
+    sent = agent.send("second")
+    await soon(spine.model.waiting(2))
+    assert len(requests) == 2
+    assert rebuilt_requests(agent.session) == [request_parts(request) for request in requests]
+    agent.cancel()
+    await soon(sent.settle())
+    assert turn_numbers(agent.session.events) == [1, 2]
+    assert request_parts(requests[0]) != request_parts(requests[1])
 
 
 async def test_idle_is_waited_for_at_the_end_of_the_block_alone(spine: Spine, agent: Agent) -> None:

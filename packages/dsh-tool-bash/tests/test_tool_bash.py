@@ -449,13 +449,15 @@ async def test_cards() -> None:
         ("echo hi; exit 3", TerminalResult(None, "hi\n", 3, None)),
         ("printf 'done [exit code: 5]'", TerminalResult(None, "done [exit code: 5]", 0, None)),
         ("printf 'done\\n[exit code: 5]'", TerminalResult(None, "done\n[exit code: 5]", 0, None)),
-        ("kill $$", TerminalResult(None, "(no output)", None, "SIGTERM")),
+        ("printf 'no line'; exit 3", TerminalResult(None, "no line\n", 3, None)),
+        ("kill $$", TerminalResult(None, "(no output)\n", None, "SIGTERM")),
+        ("sleep 60", TerminalResult(None, "(no output)\n", None, "SIGTERM", timed_out_ms=100)),
     ],
 )
 async def test_result_cards_are_made_of_facts(command: str, view: TerminalResult) -> None:
     # case: BASH-16
     async with bench() as b:
-        result = await b.call("bash", command=command)
+        result = await b.call("bash", command=command, timeout_ms=view.timed_out_ms or 20_000)
         bash = b.tools.get("bash")
         assert bash is not None
         arguments: Any = {"command": command, "description": "d"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from typing import Any
 
@@ -9,7 +10,7 @@ import anyio
 import pytest
 
 from dsh.agent.testing import stub_agent
-from dsh.core import JsonObject, Next
+from dsh.core import JsonObject, JsonValue, Next
 from dsh.llm import TextBlock
 from dsh.session import ErrorInfo
 from dsh.tools import (
@@ -196,15 +197,20 @@ async def test_cancelling_the_task_cancels_the_tool_and_leaves_the_call_open() -
         assert pending.abandon("cancelled", "TOOL_OUTCOME_UNKNOWN").is_error
 
 
-async def test_the_outcome_handed_out_is_a_copy() -> None:
+async def test_the_outcome_handed_out_cannot_change() -> None:
     async with tools_app() as (app, tools):
-        output = ToolOutput((TextBlock("x"),), {"rows": [1]})
+        rows: list[JsonValue] = [1]
+        output = ToolOutput((TextBlock("x"),), {"rows": rows})
         tools.register(app.ctx, Tool("t", "d", {}, lambda arguments, execution: output))
         pending = await tools.begin(call(1))
         first: Any = await pending.run()
-        first.meta["rows"].append(2)
-        assert pending.result is not None
-        assert pending.result.meta == {"rows": [1]}
+        with pytest.raises(TypeError, match="cannot change"):
+            first.meta["rows"].append(2)
+        assert pending.result is first
+        assert copy.deepcopy(first.meta) == {"rows": [1]}
+        copy.deepcopy(first.meta)["rows"].append(2)
+        rows.append(2)
+        assert first.meta == {"rows": [1]}
 
 
 def truthy(arguments: Any) -> Any:

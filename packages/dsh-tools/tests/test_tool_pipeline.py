@@ -228,8 +228,10 @@ async def test_nothing_of_a_call_can_be_changed() -> None:
 
         def meddle(execution: ToolExecution) -> None:
             nested: Any = execution.arguments["list"]
-            nested.append("spoiled")
-            execution.arguments["more"] = True
+            with pytest.raises(TypeError):
+                nested.append("spoiled")
+            with pytest.raises(TypeError):
+                execution.arguments["more"] = True
             for name in ("name", "call_id", "arguments", "agent", "parent", "token", "extra"):
                 with pytest.raises(AttributeError):
                     setattr(execution, name, "spoiled")
@@ -586,13 +588,15 @@ async def test_a_wrapper_that_returns_no_result(name: str) -> None:
 
 
 # case: T-18
-async def test_what_a_judge_does_to_its_copy_does_not_show() -> None:
+async def test_what_a_judge_does_to_the_result_does_not_show() -> None:
     async with tools_app() as (app, tools):
 
         async def post(event: ToolPostExecute, next: Next[PostToolDecision]) -> PostToolDecision:
             shown: Any = event.result
-            shown.meta["rows"].append("spoiled")
-            shown.meta["more"] = True
+            with pytest.raises(TypeError):
+                shown.meta["rows"].append("spoiled")
+            with pytest.raises(TypeError):
+                shown.meta["more"] = True
             for name, value in (
                 ("call_id", "other"),
                 ("is_error", True),
@@ -753,7 +757,7 @@ async def test_observers_are_contained_and_see_one_frozen_outcome() -> None:
         assert len({id(event.result) for event in seen}) == 1
         assert len(failures) == 12
         assert len(reported) == 2
-        assert dict(seen[0].result.meta or {}) == {"rows": (1,), "inner": {"a": 1}}
+        assert dict(seen[0].result.meta or {}) == {"rows": [1], "inner": {"a": 1}}
 
 
 # case: T-27
@@ -836,7 +840,7 @@ async def test_every_kind_of_content_is_shown_frozen() -> None:
         for change in changes:
             with pytest.raises((TypeError, AttributeError)):
                 change()
-        assert dict(shown.content[0].data) | {"a": 1} == {"size": (1,), "a": 1}
+        assert dict(shown.content[0].data) | {"a": 1} == {"size": [1], "a": 1}
 
 
 # case: F-28

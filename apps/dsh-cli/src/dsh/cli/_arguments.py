@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import re
 from typing import Any, Final, NoReturn
 
 from dsh.cli._exits import UsageError
@@ -11,6 +13,9 @@ from dsh.cli._out import stdout
 FILES: Final = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
 FOLDERS: Final = {"bash": "_shtab_compgen_dirs", "zsh": "_files -/", "tcsh": "d"}
 """What a shell offers for an option's value, in the terms of shtab."""
+
+
+_ID: Final = re.compile(r"[0-9a-f]{4,32}")
 
 
 class Parser(argparse.ArgumentParser):
@@ -23,6 +28,23 @@ class Parser(argparse.ArgumentParser):
             UsageError: Always.
         """
         raise UsageError(message, hint=f"see {self.prog} --help")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        choices = action.choices
+        if action.nargs != argparse.PARSER or choices is None or value in choices:
+            super()._check_value(action, value)
+            return
+        known = [str(choice) for choice in choices]
+        near = difflib.get_close_matches(str(value), known, n=1, cutoff=0.5)
+        if near:
+            hint = f"did you mean `{self.prog} {near[0]}`? see {self.prog} --help"
+        elif "show" in known and _ID.fullmatch(str(value)):
+            hint = f"to read a session: {self.prog} show {value}"
+        else:
+            hint = f"see {self.prog} --help"
+        raise UsageError(
+            f"invalid choice: {str(value)!r}; {self.prog} has {', '.join(known)}", hint=hint
+        )
 
     def _print_message(self, message: str, file: Any = None) -> None:
         # help goes the way of all output, so that a closed pipe stays quiet

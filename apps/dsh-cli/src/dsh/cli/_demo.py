@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 import tempfile
@@ -15,19 +14,20 @@ from typing import Final
 import anyio
 
 from dsh.bash import BashExecutor, BashRequest
-from dsh.cli._defaults import APP
+from dsh.cli import _demo_crash
 from dsh.cli._demo_project import MODULE, TASK, TESTS, script, test_command, write_project
+from dsh.cli._demo_settings import demo_deployment, no_proxy
+from dsh.cli._demo_swap import INTRODUCTION, need_stores, run_swap_demo
 from dsh.cli._exits import CLOSED_PIPE, ERROR, OK
 from dsh.cli._failures import say
 from dsh.cli._keys import register_keys
 from dsh.cli._logs import Logs
 from dsh.cli._out import Out, mute_stdout, stderr, stdout
-from dsh.cli._settings import DEFAULTS_LABEL, default_settings
 from dsh.cli._signals import Signals
 from dsh.cli._task import Task, perform
 from dsh.cli._view import TextView
 from dsh.llm_replay.server import WireServer
-from dsh.loader import Deployment, explain_choice, open_app, read_deployment
+from dsh.loader import Deployment, only_providers, open_app
 
 _INTRODUCTION: Final = """\
 dsh demo: the model is scripted and served on this machine, so no key and no network are needed.
@@ -39,12 +39,27 @@ def command(args: argparse.Namespace) -> int:
     """Run the demo and return the exit code."""
     out = stdout()
     register_keys()
+    if args.crash:
+        need_stores(1, "--crash")
+    elif args.swap:
+        need_stores(2, "--swap")
     with (
         redirect_stdout(sys.stderr),  # what a plugin prints is no part of the output
         Signals() as signals,
         Logs() as logs,
-        _project(keep=args.keep, out=out) as folder,
+        _folder(keep=args.keep, out=out) as folder,
     ):
+        if args.crash:
+            out.line(_demo_crash.INTRODUCTION)
+            out.line(f"project: {folder}\n")
+            with _home() as home:
+                return anyio.run(_demo_crash.run_crash_demo, folder, home, out, signals)
+        if args.swap:
+            out.line(INTRODUCTION)
+            out.line(f"project: {folder}\ntask: {TASK}\n")
+            with _home() as home:
+                return anyio.run(run_swap_demo, folder, home, out, signals, logs)
+        write_project(folder)
         out.line(_INTRODUCTION)
         out.line(f"project: {folder}\ntask: {TASK}\n")
         return anyio.run(_Demo(folder, out, signals, logs).run)
@@ -69,7 +84,7 @@ class _Demo:
     async def run(self) -> int:
         """Let the scripted model repair the project, then check the repair."""
         async with WireServer(script()) as server:
-            deployment = _deployment(server.url)
+            deployment = demo_deployment(server.url)
             view = TextView(self._out, stderr(), quiet=False, final_only=False)
             task = Task(text=TASK, deployment=deployment, folder=self._folder)
             report = await perform(task, view, self._signals, self._logs)
@@ -89,7 +104,7 @@ class _Demo:
         if module == MODULE or tests != TESTS:
             say("the project was not repaired as expected")
             return ERROR
-        async with open_app(_bash_alone(deployment)) as app:
+        async with open_app(only_providers(deployment, "bash")) as app:
             bash = app[BashExecutor]
             request = BashRequest(command=test_command(), workdir=str(self._folder))
             result = await bash.run(bash.resolve(request))
@@ -101,42 +116,12 @@ class _Demo:
         return OK
 
 
-def _deployment(url: str) -> Deployment:
-    """Return the shipped deployment, its adapter pointed at the scripted model."""
-    return read_deployment(
-        defaults=_with_adapter({"base_url": url, "api_key": "none"}),
-        defaults_label=DEFAULTS_LABEL,
-        app=APP,
-        user=False,
-    )
-
-
-def _with_adapter(config: dict[str, object]) -> dict[str, object]:
-    settings = default_settings()
-    rows = settings["plugins"]
-    assert isinstance(rows, list)  # the file is ours
-    plugins: list[object] = [
-        {"use": row, "config": config} if row == "llm-deepseek" else row for row in rows
-    ]
-    return {**settings, "plugins": plugins}
-
-
-def _bash_alone(deployment: Deployment) -> dict[str, object]:
-    """Return a deployment with nothing but the provider of bash that `deployment` uses."""
-    return {
-        "bundle": None,
-        "seams": {"bash": explain_choice(deployment, "bash").provider.name},
-        "bash": deployment.section("bash"),
-    }
-
-
 @contextmanager
-def _project(*, keep: bool, out: Out) -> Generator[Path]:
-    """Make the project in a temporary folder; remove it afterwards unless it is to be kept."""
+def _folder(*, keep: bool, out: Out) -> Generator[Path]:
+    """Make a temporary folder to work in; remove it afterwards unless it is to be kept."""
     folder = Path(tempfile.mkdtemp(prefix="dsh-demo-"))
     try:
-        write_project(folder)
-        with _no_proxy():
+        with no_proxy():
             yield folder
     finally:
         if keep:
@@ -146,17 +131,10 @@ def _project(*, keep: bool, out: Out) -> Generator[Path]:
 
 
 @contextmanager
-def _no_proxy() -> Generator[None]:
-    """Keep a proxy of the environment away from the server on this machine."""
-    names = ("no_proxy", "NO_PROXY")
-    before = {name: os.environ.get(name) for name in names}
-    for name in names:
-        os.environ[name] = "127.0.0.1"
+def _home() -> Generator[Path]:
+    """Make a temporary folder for what a user has, sessions among it."""
+    folder = Path(tempfile.mkdtemp(prefix="dsh-demo-home-"))
     try:
-        yield
+        yield folder
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        shutil.rmtree(folder, ignore_errors=True)

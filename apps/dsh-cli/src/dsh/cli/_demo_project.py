@@ -63,27 +63,28 @@ def script() -> list[Entry]:
         "&& cat slugs.py"
     )
     return [
-        _step("call_1", "I will run the tests first.", test_command(), "Run the tests"),
-        _step(
+        step("call_1", "I will run the tests first.", test_command(), "Run the tests"),
+        step(
             "call_2",
             "`Hello World` loses its capital letters: the result is `ello-orld`. "
             "I will look at the code.",
             "cat slugs.py",
             "Show the code",
         ),
-        _step(
+        step(
             "call_3",
             "The pattern only knows small letters, and the title is not lowered before. "
             "I will lower it.",
             repair,
             "Lower the title",
         ),
-        _step("call_4", "Now the tests again.", test_command(), "Run the tests again"),
+        step("call_4", "Now the tests again.", test_command(), "Run the tests again"),
         _conclusion,
     ]
 
 
-def _step(call_id: str, text: str, command: str, description: str) -> Behaviour:
+def step(call_id: str, text: str, command: str, description: str) -> Behaviour:
+    """Return an answer that says something and runs a command."""
     arguments = {"command": command, "description": description}
     return tool_call_success("bash", arguments, call_id=call_id, text=text)
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from contextlib import redirect_stdout
 
-from dsh.cli._checks import Examination
+from dsh.cli._doctor_facts import Examination
 from dsh.cli._exits import ERROR, OK
 from dsh.cli._out import Out, stdout
 from dsh.core import json as djson

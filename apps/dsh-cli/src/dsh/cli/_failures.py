@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any, cast
 
-from dsh.cli._exits import ERROR, USAGE, CliError
+from dsh.cli._exits import CLOSED_PIPE, ERROR, USAGE, CliError
 from dsh.cli._out import ClosedPipe, mute_stdout, stderr, stdout
 from dsh.core import ConfigError, DshError, MissingServiceError
 from dsh.core import json as djson
@@ -42,6 +42,9 @@ def tell(error: BaseException, *, as_json: bool = False) -> int:
     if isinstance(error, ClosedPipe):
         mute_stdout()
         return error.exit_code
+    if isinstance(error, BrokenPipeError):  # of a command that writes by itself
+        mute_stdout()
+        return CLOSED_PIPE
     message, code, hint = describe(error)
     exit_code = exit_code_of(error)
     say(message, hint)
@@ -75,8 +78,9 @@ def describe(error: BaseException) -> tuple[str, str, str | None]:
 
 def exit_code_of(error: BaseException) -> int:
     """Return the exit code that stands for an error."""
-    if isinstance(error, CliError):
-        return error.exit_code
+    own: object = getattr(error, "exit_code", None)
+    if isinstance(error, DshError) and type(own) is int:
+        return own  # ours, and those of commands that other wheels add
     if isinstance(error, BootError):
         causes = [item.error for item in error.problems if item.error is not None]
         return USAGE if all(isinstance(cause, _CONFIGURATION) for cause in causes) else ERROR

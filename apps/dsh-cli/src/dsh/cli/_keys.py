@@ -29,40 +29,32 @@ def key_file(provider: str) -> Path | None:
     return None if folder is None else folder / "keys" / provider
 
 
-def has_stored_key(provider: str) -> bool:
-    """Whether a key of the provider is kept.
-
-    Raises:
-        StateFileError: The file exists and cannot be read.
-    """
-    path = key_file(provider)
-    data = None if path is None else read_private(path)
-    return bool(data and data.strip())
+def register_keys() -> None:
+    """Register the keys of `dsh login` and of the usual variable, before anything is read."""
+    secrets.add(os.environ.get(_VARIABLE, ""))
+    for file in _stored_files():
+        _register_file(file)
 
 
-def register_keys(deployment: Deployment | None = None) -> None:
-    """Register every key there is to know, so that nothing that runs later can show one.
-
-    Args:
-        deployment: Whose rows name more keys than `dsh login` and the usual variable do.
-    """
-    variables, files = {_VARIABLE}, _stored_files()
-    for row in () if deployment is None else deployment.rows:
+def register_named_keys(deployment: Deployment) -> None:
+    """Register the keys that the rows of a deployment name, so that nothing can show one."""
+    known = set(_stored_files())
+    for row in deployment.rows:
         for name, value in row.config.items():
             if not isinstance(value, str):
                 continue
             if name == "api_key_env":
-                variables.add(value)
-            elif name == "key_file":
-                files.append(Path(os.path.expanduser(value)))
+                secrets.add(os.environ.get(value, ""))
             elif name == "api_key":
                 secrets.add(value)
-    for variable in variables:
-        secrets.add(os.environ.get(variable, ""))
-    for file in files:
-        # whoever needs this key tells why it cannot be read
-        with suppress(StateFileError, OSError, ValueError):
-            secrets.add((read_private(file) or b"").decode("utf-8", "replace"))
+            elif name == "key_file" and (file := Path(os.path.expanduser(value))) not in known:
+                _register_file(file)
+
+
+def _register_file(file: Path) -> None:
+    # whoever needs this key tells why it cannot be read
+    with suppress(StateFileError, OSError, ValueError):
+        secrets.add((read_private(file) or b"").decode("utf-8", "replace"))
 
 
 def _stored_files() -> list[Path]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsh.cli._exits import INTERRUPTED, OK, UsageError
 from dsh.cli._out import mute_stdout, stderr, stdout
+from dsh.cli._starting import Starting
 
 if TYPE_CHECKING:
     import argparse
@@ -38,17 +39,39 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     if not arguments:
         return _welcome()
-    parser = _parser(arguments)
+    with Starting():
+        parser = _parser(arguments)
     try:
-        args = parser.parse_args(arguments)
+        args, unknown = parser.parse_known_args(arguments)
     except SystemExit as end:  # --help has been printed
         return end.code if isinstance(end.code, int) else OK
+    if unknown:
+        raise UsageError(
+            f"unrecognized arguments: {' '.join(unknown)}",
+            hint=f"see {' '.join(_words(args))} --help",
+        )
     if args.version:
         return _version()
     command: Command | None = getattr(args, "run", None)
     if command is None:
         raise UsageError("no command given", hint="see dsh --help")
-    return command(args)
+    if args.command in _built_in():
+        return command(args)
+    with Starting():
+        from dsh.cli._installed import run_installed
+    return run_installed(command, args)
+
+
+def _words(args: argparse.Namespace) -> list[str]:
+    """Return the words that name the command which the options are of."""
+    inner = (getattr(args, name, None) for name in ("command", "action", "what"))
+    return ["dsh", *(word for word in inner if isinstance(word, str))]
+
+
+def _built_in() -> frozenset[str]:
+    from dsh.cli._parser import BUILT_IN
+
+    return BUILT_IN
 
 
 def _parser(arguments: list[str]) -> Parser:
@@ -71,7 +94,8 @@ def _lazily(name: str) -> Command:
     def command(args: argparse.Namespace) -> int:
         from importlib import import_module
 
-        function: Command = import_module(f"dsh.cli._{name}").command
+        with Starting():
+            function: Command = import_module(f"dsh.cli._{name}").command
         return function(args)
 
     return command

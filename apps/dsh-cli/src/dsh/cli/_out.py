@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Callable
 from typing import Final, TextIO
 
 from dsh.cli._exits import CLOSED_PIPE, CliError
@@ -49,8 +50,12 @@ class Out:
         """Whether there is something to flush."""
         return bool(self._parts)
 
-    def flush(self) -> None:
+    def flush(self, keep: Callable[[str], str] | None = None) -> None:
         """Write what was collected.
+
+        Args:
+            keep: Makes text safe for a terminal, where that is not to write out every control
+                character.
 
         Raises:
             ClosedPipe: Nobody reads any more.
@@ -61,10 +66,16 @@ class Out:
         text = secrets.redact("".join(self._parts))
         self._parts.clear()
         if self.is_terminal:
-            text = neutralise(text)
-        self._write(text.encode(self._encoding, "replace"))
+            text = (keep or neutralise)(text)
+        self.write_bytes(text.encode(self._encoding, "replace"))
 
-    def _write(self, data: bytes) -> None:
+    def write_bytes(self, data: bytes) -> None:
+        """Write bytes as they are, at once.
+
+        Raises:
+            ClosedPipe: Nobody reads any more.
+            CliError: They could not be written.
+        """
         if self._fd is None:
             raise CliError("stdout is closed", code="OUTPUT")
         view = memoryview(data)

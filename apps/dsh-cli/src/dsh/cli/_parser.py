@@ -25,6 +25,7 @@ examples:
   dsh demo                                  see it work: no key, no network
   dsh login                                 keep an API key
   dsh run "make the failing test pass"      let the agent do a task here
+  dsh run --continue "now the docs"         go on with the last session of this folder
   git diff | dsh run "review this:" -       `-` adds what standard input holds
 """
 _SCHEMA_USE: Final = """\
@@ -88,12 +89,15 @@ def _run(commands: Any, command: Command) -> None:
     parser.add_argument(
         "--effort", metavar="LEVEL", type=name, help="how hard the model shall think"
     )
+    _session_options(parser)
     _deployment_options(parser)
     output = parser.add_argument_group("output")
     output.add_argument(
         "--json", action="store_true", help="print one JSON event a line, and nothing else"
     )
-    output.add_argument("--quiet", action="store_true", help="do not show tool calls")
+    output.add_argument(
+        "--quiet", action="store_true", help="no lines about tool calls and the session"
+    )
     schema = output.add_argument(
         "--output-schema",
         metavar="FILE",
@@ -116,6 +120,31 @@ def _run(commands: Any, command: Command) -> None:
     parser.set_defaults(run=command)
 
 
+def _session_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "session", "a run is kept as a session, which another run can go on with"
+    ).add_mutually_exclusive_group()
+    group.add_argument(
+        "--resume",
+        metavar="ID",
+        type=name,
+        help="go on with this session; the beginning of its id is enough",
+    )
+    group.add_argument(
+        "--continue",
+        action="store_true",
+        dest="continue_",
+        help="go on with the newest session of this folder",
+    )
+    group.add_argument(
+        "--fork",
+        metavar="ID[:TURN]",
+        type=name,
+        help="go on with a copy of a session, up to the end of a turn; --cwd moves the copy",
+    )
+    group.add_argument("--ephemeral", action="store_true", help="do not keep the session")
+
+
 def _demo(commands: Any, command: Command) -> None:
     parser = commands.add_parser(
         "demo",
@@ -124,6 +153,15 @@ def _demo(commands: Any, command: Command) -> None:
         "and served on this machine; everything else is the real thing.",
     )
     parser.add_argument("--keep", action="store_true", help="keep the temporary folder")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument(
+        "--crash",
+        action="store_true",
+        help="kill the process while a command runs, then go on in a new one",
+    )
+    kind.add_argument(
+        "--swap", action="store_true", help="do the task once on each installed session store"
+    )
     parser.set_defaults(run=command)
 
 

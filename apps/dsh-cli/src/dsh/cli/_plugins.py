@@ -6,7 +6,6 @@ import argparse
 import sys
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
-from typing import Final
 
 from dsh.cli._exits import OK
 from dsh.cli._out import stderr, stdout
@@ -15,6 +14,7 @@ from dsh.cli._table import table
 from dsh.core import DshError, EntryPoint, entry_points, requirements_of
 from dsh.core import json as djson
 from dsh.loader import (
+    SPINE_KEYS,
     Deployment,
     SeamChoice,
     SeamError,
@@ -22,11 +22,6 @@ from dsh.loader import (
     explain_choice,
     installed_seam_keys,
 )
-
-_SPINE: Final = frozenset(
-    {"agent_loop", "agents", "invariants", "llm", "sessions", "system_prompt", "tools"}
-)
-"""Services of a bundle; the plugin of each is called after it, so none has to be loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,4 +108,5 @@ def _plain(name: str) -> str:
 
 def _spine_service(point: EntryPoint) -> str | None:
     key = point.name.replace("-", "_")
-    return key if key in _SPINE and point.dist_name.startswith("dsh-") else None
+    # the plugin of each is called after its service, so none has to be loaded
+    return key if key in SPINE_KEYS and point.dist_name.startswith("dsh-") else None

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final, TextIO, cast
 
 from dsh.cli._exits import BLOCKED, CLOSED_PIPE, ERROR, LIMIT, OK, CliError, UsageError
 from dsh.cli._out import mute_stdout, stderr, stdout
+from dsh.cli._past import find_past, wants_past
 from dsh.cli._settings import read_settings, working_folder
+from dsh.cli._starting import Starting
 from dsh.core import JsonObject, NotJsonError
 from dsh.core import json as djson
 
@@ -33,18 +35,27 @@ def command(args: argparse.Namespace) -> int:
     target = None if args.output_last_message is None else _target(args.output_last_message)
     deployment = read_settings(args, folder)
     err = stderr()
+    past = None
+    if wants_past(args):
+        here = folder
+        past, deployment, folder = find_past(args, deployment, folder)
+        if folder != here:
+            err.line(f"dsh: going on in {folder}, where the session works")
+        for note in past.notes:
+            err.line(f"dsh: {note}")
     for note in deployment.notes:
         err.line(f"dsh: {note}")
 
     # everything above fails in a moment; from here on the heavy modules are needed, and what
     # they allocate while they load is no garbage: looking for it costs a twentieth of the start
     gc.disable()
-    import anyio
+    with Starting():
+        import anyio
 
-    from dsh.cli._logs import Logs
-    from dsh.cli._signals import Signals
-    from dsh.cli._task import Task, perform
-    from dsh.cli._view import JsonView, TextView
+        from dsh.cli._logs import Logs
+        from dsh.cli._signals import Signals
+        from dsh.cli._task import Task, perform
+        from dsh.cli._view import JsonView, TextView
 
     out = stdout()
     view = (
@@ -56,18 +67,21 @@ def command(args: argparse.Namespace) -> int:
         text=text,
         deployment=deployment,
         folder=folder,
-        model=args.model,
-        effort=args.effort,
+        model=args.model or (None if past is None else past.model),
+        effort=args.effort or (None if past is None or args.model else past.effort),
         max_steps=args.max_steps,
         max_tokens=args.max_tokens,
         max_turn_tokens=args.max_turn_tokens,
         timeout_s=args.timeout if args.timeout is not None else deployment.limits.timeout_s,
         schema=schema,
+        past=past,
+        ephemeral=args.ephemeral,
     )
     try:
         # what a plugin prints is no part of the answer
         with redirect_stdout(sys.stderr), Signals() as signals, Logs(err) as logs:
             report = anyio.run(perform, task, view, signals, logs)
+            logs.show_trouble(told=report.message)
             return _finish(view, report, target)
     finally:
         gc.enable()

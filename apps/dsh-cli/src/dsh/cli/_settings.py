@@ -9,7 +9,7 @@ from typing import Final
 
 from dsh.cli._defaults import APP
 from dsh.cli._exits import UsageError
-from dsh.cli._keys import key_file, register_keys
+from dsh.cli._keys import key_file, register_keys, register_named_keys
 from dsh.core import json as djson
 from dsh.core.json import JsonObject
 from dsh.loader import Deployment, Layer, LayerKind, mapping_layer, read_deployment
@@ -18,6 +18,8 @@ DEFAULTS_LABEL: Final = "dsh-cli defaults"
 LOGIN_LABEL: Final = "dsh login"
 _PROVIDER: Final = "deepseek"
 _ADAPTER: Final = "llm-deepseek"
+UNRECORDED: Final = ("plugins.record.disabled=true", "seams.session_persistence=null")
+"""What `--ephemeral` sets."""
 
 
 def default_settings() -> JsonObject:
@@ -57,13 +59,14 @@ def read_settings(args: argparse.Namespace, folder: Path) -> Deployment:
     """Read every layer that applies to a command, and register the keys it names as secrets.
 
     Args:
-        args: Its options: `config` and `sets`.
+        args: Its options: `config`, `sets` and, where it has one, `ephemeral`.
         folder: The folder it works in.
 
     Raises:
         DshError: A file or an assignment is wrong; the message says which and where.
     """
     register_keys()
+    ephemeral = UNRECORDED if getattr(args, "ephemeral", False) else ()
     deployment = read_deployment(
         defaults=default_settings(),
         defaults_label=DEFAULTS_LABEL,
@@ -71,9 +74,9 @@ def read_settings(args: argparse.Namespace, folder: Path) -> Deployment:
         app=APP,
         project=folder,
         config=args.config,
-        sets=args.sets,
+        sets=[*args.sets, *ephemeral],
     )
-    register_keys(deployment)
+    register_named_keys(deployment)
     return deployment
 
 

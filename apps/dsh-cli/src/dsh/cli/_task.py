@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import signal
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -28,14 +28,22 @@ from dsh.cli._failures import describe, exit_code_of, show_stack, unwrap
 from dsh.cli._logs import Logs
 from dsh.cli._out import ClosedPipe
 from dsh.cli._outcome import report_outcome
+from dsh.cli._past import Past
+from dsh.cli._recording import (
+    check_ephemeral,
+    is_kept,
+    session_to_resume,
+    telling_store_trouble,
+    with_store_trouble,
+)
 from dsh.cli._signals import Signals
 from dsh.cli._view import Report, View
 from dsh.core import DshError, JsonValue
 from dsh.core import json as djson
-from dsh.llm import LlmError, LlmService
-from dsh.loader import Deployment, LoadedApp, bundle_hint, open_app
+from dsh.llm import LlmError, LlmService, Problem
+from dsh.loader import BootError, Deployment, LoadedApp, bundle_hint, open_app
 from dsh.session.events import SessionEventAppended
-from dsh.tools import Tool, ToolRegistry
+from dsh.tools import ToolRegistry
 
 STOP_GRACE_S: Final = 15.0
 """How long a cancelled turn may take to end before the app is closed over it."""
@@ -62,6 +70,10 @@ class Task:
     """Longest time for all of it, in seconds."""
     schema: Mapping[str, JsonValue] | None = None
     """JSON Schema that the answer must fit."""
+    past: Past | None = None
+    """The stored session to go on with."""
+    ephemeral: bool = False
+    """Whether nothing may be kept."""
 
 
 class Refused(CliError):
@@ -106,6 +118,7 @@ class _Runner:
         self._scope = anyio.CancelScope()
         self._stop: Stop | None = None
         self._agent: Agent | None = None
+        self._kept: str | None = None
         self._written = anyio.Event()
         self._report: Report | None = None
         self._error: BaseException | None = None
@@ -122,6 +135,13 @@ class _Runner:
                     await self._work()
             except Exception as error:  # noqa: BLE001 - becomes the report
                 self._error = unwrap(error)
+            except BaseExceptionGroup as error:
+                # code that raises KeyboardInterrupt ends the event loop, which is on its way to
+                # tell `main`; here all that is left is to be gone in good order
+                self._error = unwrap(error)
+                self._view.err.line(
+                    f"dsh: code raised {type(self._error).__name__}; no signal came"
+                )
             group.cancel_scope.cancel()
         return self._final()
 
@@ -129,38 +149,54 @@ class _Runner:
 
     async def _work(self) -> None:
         task = self._task
-        async with open_app(task.deployment) as app:
+        async with AsyncExitStack() as stack:
+            app = await self._open(stack)
             self._logs.open()
             model = self._checked_model(app)
+            check_ephemeral(app, task.ephemeral)
             app.ctx.on(SessionEventAppended, self._appended)
-            opened = app.agent(
-                model=model,
-                effort=task.effort,
-                cwd=task.folder,
-                max_steps=task.max_steps,
-                max_tokens=task.max_tokens,
-                max_turn_tokens=task.max_turn_tokens,
-            )
-            async with opened as agent:
-                # what has been made so far stays to the end; collections need not look at it
-                gc.freeze()
-                gc.enable()
-                await self._talk(app, agent, model)
+            with telling_store_trouble(task.ephemeral, task.past):
+                opened = app.agent(
+                    model=model,
+                    effort=task.effort,
+                    cwd=task.folder if task.past is None else None,
+                    max_steps=task.max_steps,
+                    max_tokens=task.max_tokens,
+                    max_turn_tokens=task.max_turn_tokens,
+                    resume=await session_to_resume(app, task.past),
+                )
+                agent = await stack.enter_async_context(opened)
+            # what has been made so far stays to the end; collections need not look at it
+            gc.freeze()
+            gc.enable()
+            await self._talk(app, agent, model)
+
+    async def _open(self, stack: AsyncExitStack) -> LoadedApp:
+        task = self._task
+        try:
+            with telling_store_trouble(task.ephemeral):
+                return await stack.enter_async_context(open_app(task.deployment))
+        except BootError as error:
+            waiting = all(problem.kind == "pending" for problem in error.problems)
+            if not (waiting and task.deployment.without_bundle):
+                raise
+            raise UsageError("no model service is mounted", hint=bundle_hint()) from error
 
     async def _talk(self, app: LoadedApp, agent: Agent, model: str) -> None:
-        registry = app[ToolRegistry]
-
-        def find(name: str) -> Tool | None:
-            return registry.get(name, agent)
-
-        self._view.start(agent, model, find)
-        for event in agent.session.events:
-            self._view.event(event)
+        begin = agent.session.seq
+        self._view.start(agent, model, app[ToolRegistry])
+        if self._task.past is None:  # what a session went through before was shown then
+            begin = 0
+            for event in agent.session.events:
+                self._view.event(event)
         self._agent = agent
         try:
-            self._report = await self._ask(agent)
+            report = await self._ask(agent)
+            self._report = with_store_trouble(report, agent.session.events[begin:])
         finally:
             self._agent = None
+            if is_kept(app, agent):
+                self._kept = agent.session.id
 
     async def _ask(self, agent: Agent) -> Report:
         task = self._task
@@ -197,22 +233,19 @@ class _Runner:
         service = app.get(LlmService)
         if service is None:
             raise UsageError("no model service is mounted", hint=bundle_hint())
-        problem = service.preflight(name)
+        problem = service.preflight(name, self._task.effort or self._task.deployment.effort)
         if problem is not None:
-            raise Refused(problem.message, code=problem.code, hint=problem.hint)
-        try:
-            route = service.resolve(name)
-        except LlmError as error:
-            raise Refused(error.message, code=error.code, hint=error.hint) from error
-        effort = self._task.effort or self._task.deployment.effort
-        known = () if route.info is None else route.info.reasoning_efforts
-        if effort is not None and known and effort not in known:
+            raise self._refused(name, problem)
+        return service.resolve(name).qualified
+
+    def _refused(self, name: str, problem: Problem) -> Refused:
+        past, message, hint = self._task.past, problem.message, problem.hint
+        if problem.code == LlmError.UNSUPPORTED_REASONING_EFFORT:
             where = "--effort" if self._task.effort else self._task.deployment.where(("effort",))
-            raise UsageError(
-                f"{where}: {route.qualified} has no effort {effort!r}",
-                hint=f"one of {', '.join(known)}",
-            )
-        return route.qualified
+            message = f"{where}: {message}"
+        if past is not None and name == past.model and problem.code == LlmError.NO_ADAPTER:
+            hint = "that is what the session asked before; go on with another: --model NAME"
+        return Refused(message, code=problem.code, hint=hint)
 
     # -- output ------------------------------------------------------------------------------
 
@@ -278,6 +311,12 @@ class _Runner:
     # -- the end -----------------------------------------------------------------------------
 
     def _final(self) -> Report:
+        report = self._outcome()
+        # a session that could not be kept is none to go on with
+        kept = None if report.exit_code == USAGE else self._kept
+        return replace(report, session_id=kept)
+
+    def _outcome(self) -> Report:
         report, stop, error = self._report, self._stop, self._error
         done = report is not None and report.exit_code == OK
         if stop is not None and not (done and stop.unless_done):

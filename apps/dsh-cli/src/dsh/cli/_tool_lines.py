@@ -3,65 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
+from dsh.agent import Agent
 from dsh.cli._text import one_line
-from dsh.core import DshError, JsonObject
+from dsh.core import JsonObject
 from dsh.core import json as djson
 from dsh.llm import ContentBlock, TextBlock, alt_text
 from dsh.session import ToolCall, ToolResult
-from dsh.tools import TerminalCard, TerminalResult, Tool, ToolOutcome
-
-_NOTHING: Final = "(no output)"
-"""What the bash tool shows the model in place of nothing."""
-
-
-def call_line(call: ToolCall, tool: Tool | None) -> str:
-    """Return what a call does, on one line."""
-    arguments = arguments_of(call)
-    if tool is None or arguments is None:
-        return one_line(f"> {call.name} {call.arguments}")
-    view = tool.call_view(arguments)
-    if isinstance(view, TerminalCard):
-        return one_line(f"$ {view.title}")
-    if view.title != call.name:
-        return one_line(f"> {view.title}")
-    return one_line(f"> {call.name} {_told(arguments)}")
+from dsh.tools import (
+    NO_OUTPUT,
+    GenericCard,
+    GenericResult,
+    TerminalCard,
+    TerminalResult,
+    ToolOutcome,
+    ToolRegistry,
+)
 
 
-def result_line(call: ToolCall | None, result: ToolResult, tool: Tool | None) -> str:
-    """Return how a call ended, on one line."""
-    arguments = None if call is None else arguments_of(call)
-    if tool is not None and arguments is not None:
-        outcome = ToolOutcome(result.content, result.is_error, _meta(result))
-        view = tool.result_view(arguments, outcome)
+class ToolLines:
+    """Tells the calls of an agent as they come.
+
+    Args:
+        tools: Knows how calls look; without it every call looks like one of an unknown tool.
+        agent: The agent.
+    """
+
+    def __init__(self, tools: ToolRegistry | None = None, agent: Agent | None = None) -> None:
+        self._tools = tools
+        self._agent = agent
+        self._calls: dict[str, ToolCall] = {}
+
+    def call(self, call: ToolCall) -> str:
+        """Return what a call does, on one line."""
+        self._calls[call.call_id] = call
+        view = (
+            GenericCard(call.name)
+            if self._tools is None
+            else self._tools.call_view(call.name, call.arguments, self._agent)
+        )
+        if isinstance(view, TerminalCard):
+            return one_line(f"$ {view.title}")
+        if view.title != call.name:
+            return one_line(f"> {view.title}")
+        arguments = view.raw_input if isinstance(view, GenericCard) else None
+        told = _told(arguments) if isinstance(arguments, dict) else call.arguments
+        return one_line(f"> {call.name} {told}")
+
+    def result(self, result: ToolResult) -> str:
+        """Return how a call ended, on one line."""
+        call = self._calls.pop(result.call_id, None)
+        meta = None if result.meta is None else dict(result.meta)
+        outcome = ToolOutcome(result.content, result.is_error, meta)
+        view = (
+            GenericResult()
+            if call is None or self._tools is None
+            else self._tools.result_view(call.name, call.arguments, outcome, self._agent)
+        )
         if isinstance(view, TerminalResult):
             return "  " + _terminal(view, result)
         if view.title:
             return "  " + one_line(view.title)
-    text = _text(result.content)
-    if result.is_error:
-        code = f" [{result.error.code}]" if result.error is not None else ""
-        return "  " + one_line(f"failed{code}: {_first_line(text)}")
-    return "  " + _summary("ok", text)
-
-
-def arguments_of(call: ToolCall) -> JsonObject | None:
-    """Return the arguments of a call, or `None` if they are no JSON object."""
-    if not call.arguments.strip():
-        return {}
-    try:
-        value = djson.loads(call.arguments)
-    except DshError:
-        return None
-    return value if isinstance(value, dict) else None
+        text = _text(result.content)
+        if result.is_error:
+            code = f" [{result.error.code}]" if result.error is not None else ""
+            return "  " + one_line(f"failed{code}: {_first_line(text)}")
+        return "  " + _summary("ok", text)
 
 
 def _terminal(view: TerminalResult, result: ToolResult) -> str:
-    meta = result.meta or {}
-    if meta.get("timedOut") is True:
-        limit = meta.get("timeoutMs")
-        head = f"timed out after {limit:.12g} ms" if isinstance(limit, int | float) else "timed out"
+    if view.timed_out_ms is not None:
+        head = f"timed out after {view.timed_out_ms:.12g} ms"
     elif view.signal is not None:
         head = f"killed by {view.signal}"
     elif view.exit_code is not None:
@@ -74,7 +87,7 @@ def _terminal(view: TerminalResult, result: ToolResult) -> str:
 
 def _summary(head: str, text: str, *, last: bool = False) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
-    if not lines or lines == [_NOTHING]:
+    if not lines or lines == [NO_OUTPUT]:
         return head
     count = "1 line" if len(lines) == 1 else f"{len(lines)} lines"
     return one_line(f"{head}, {count}: {lines[-1 if last else 0].strip()}")
@@ -95,7 +108,3 @@ def _told(arguments: JsonObject) -> str:
 
 def _short(value: Any) -> str:
     return value if isinstance(value, str) else djson.dumps(value).decode()
-
-
-def _meta(result: ToolResult) -> JsonObject | None:
-    return None if result.meta is None else dict(result.meta)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ from dsh.agent import Agent
 from dsh.cli._failures import error_object, say
 from dsh.cli._out import Err, Out, share_terminal
 from dsh.cli._text import one_line
-from dsh.cli._tool_lines import call_line, result_line
+from dsh.cli._tool_lines import ToolLines
 from dsh.core import json as djson
 from dsh.llm import (
     BlockEnd,
@@ -33,9 +32,11 @@ from dsh.session import (
     ToolResult,
     event_to_wire,
 )
-from dsh.tools import Tool
+from dsh.sessions import short_id
+from dsh.tools import ToolRegistry
 
-FindTool = Callable[[str], Tool | None]
+RESUME_WITH: Final = "resume with: dsh run --resume"
+"""What stands before the id of the session that was kept."""
 
 _SHOWN: Final = (TextBlock, ReasoningBlock, ToolCallBlock, ToolResultBlock)
 """Blocks that are shown in other ways, or on purpose not at all."""
@@ -59,6 +60,8 @@ class Report:
     """Stable code of the failure, if it was one."""
     hint: str | None = None
     """What to do about it."""
+    session_id: str | None = None
+    """The session that was kept, if one was."""
 
 
 class View(ABC):
@@ -74,13 +77,13 @@ class View(ABC):
         self.err = err
 
     @abstractmethod
-    def start(self, agent: Agent, model: str, tools: FindTool) -> None:
+    def start(self, agent: Agent, model: str, tools: ToolRegistry) -> None:
         """Begin: the agent exists and has been asked nothing yet.
 
         Args:
             agent: The agent.
             model: The model's full name.
-            tools: Looks up a tool the agent sees.
+            tools: Knows the tools that the agent sees.
         """
 
     @abstractmethod
@@ -112,12 +115,11 @@ class TextView(View):
         self._quiet = quiet
         self._final_only = final_only
         self._shared = share_terminal(out, err)
-        self._calls: dict[str, ToolCall] = {}
-        self._find: FindTool = lambda name: None
+        self._lines = ToolLines()
 
-    def start(self, agent: Agent, model: str, tools: FindTool) -> None:
-        """Remember where to look up tools."""
-        self._find = tools
+    def start(self, agent: Agent, model: str, tools: ToolRegistry) -> None:
+        """Remember how tool calls look."""
+        self._lines = ToolLines(tools, agent)
 
     def event(self, event: SessionEvent) -> None:
         """Show text as it comes and one line for each call and each result."""
@@ -131,12 +133,9 @@ class TextView(View):
         elif isinstance(data, AssistantMessage):
             self._end_line()
         elif isinstance(data, ToolCall):
-            self._calls[data.call_id] = data
-            self._note(call_line(data, self._find(data.name)))
+            self._note(self._lines.call(data))
         elif isinstance(data, ToolResult):
-            call = self._calls.pop(data.call_id, None)
-            tool = None if call is None else self._find(call.name)
-            self._note(result_line(call, data, tool))
+            self._note(self._lines.result(data))
 
     def end(self, report: Report) -> None:
         """Finish the line, and say why the run ended if it did not complete."""
@@ -145,6 +144,8 @@ class TextView(View):
         self._end_line()
         self.out.flush()
         self.tell(report)
+        if report.session_id is not None and not self._quiet:
+            self.err.line(f"{RESUME_WITH} {short_id(report.session_id)}", dim=True)
 
     def _end_line(self) -> None:
         if not self.out.at_line_start:
@@ -173,7 +174,7 @@ class JsonView(View):
         super().__init__(out, err)
         self._started = False
 
-    def start(self, agent: Agent, model: str, tools: FindTool) -> None:
+    def start(self, agent: Agent, model: str, tools: ToolRegistry) -> None:
         """Frame the run."""
         self._started = True
         self._line(

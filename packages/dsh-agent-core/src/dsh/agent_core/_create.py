@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 
 from dsh.agent import Agent, AgentOptions, Setup, open_agent
 from dsh.core import App, Context
@@ -11,8 +11,7 @@ from dsh.system_prompt import PERSONA_SECTION, SystemPrompt
 from dsh.tools import Tool, ToolRegistry
 
 
-@asynccontextmanager
-async def create_agent(
+def create_agent(
     app: App,
     *,
     model: str | None = None,
@@ -24,7 +23,7 @@ async def create_agent(
     session_id: str | None = None,
     resume: str | None = None,
     setup: Setup | None = None,
-) -> AsyncGenerator[Agent, None]:
+) -> AbstractAsyncContextManager[Agent]:
     """Make an agent for the duration of a block.
 
         async with create_agent(app, model="deepseek/deepseek-flash", tools=[weather]) as agent:
@@ -33,19 +32,21 @@ async def create_agent(
     Args:
         app: A running app with `AgentCore` mounted.
         model: `provider/model`, or a bare name; wins over `options.model`.
-        cwd: Absolute working directory of a new session.
+        cwd: Absolute working directory of the new session. Not with `resume`: a stored session has
+            its own.
         persona: Text of the persona section, for this agent alone.
         tools: Tools of this agent alone, on top of those the deployment gives everybody.
         options: The other options of the agent.
         agent_id: Registry id; made up when absent.
-        session_id: Id of the new session; made up when absent.
+        session_id: Id of the new session; made up when absent. Not with `resume` either.
         resume: Id of a stored session to go on with, instead of a new one.
         setup: Composes the agent's scope further, before it is published.
 
-    Yields:
-        The agent; it is disposed when the block ends.
+    Returns:
+        The block's context manager, which gives the agent and disposes it when the block ends.
 
     Raises:
+        TypeError: `resume` is given together with `cwd` or `session_id`.
         AgentFault: See `AgentRegistry.create` and `AgentRegistry.resume`.
         ToolRegistrationError: Two of the tools have one name.
     """
@@ -58,7 +59,7 @@ async def create_agent(
             ctx[ToolRegistry].register(ctx, tool)
         return None if setup is None else await setup(ctx)
 
-    async with open_agent(
+    return open_agent(
         app,
         model=model,
         cwd=cwd,
@@ -67,5 +68,4 @@ async def create_agent(
         session_id=session_id,
         resume=resume,
         setup=compose,
-    ) as agent:
-        yield agent
+    )

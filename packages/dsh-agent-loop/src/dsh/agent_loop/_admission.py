@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from dsh.agent import AllowPrompt, BlockPrompt
-from dsh.agent_loop._state import AgentState, Queued
 from dsh.session import APPEND, ContextMessage, PromptBlocked, UserMessage
 
+if TYPE_CHECKING:
+    from dsh.agent_loop._agent import LoopAgent
+    from dsh.agent_loop._queues import Queued
 
-async def admit(state: AgentState, prompts: Sequence[Queued]) -> str | None:
+
+async def admit(agent: LoopAgent, prompts: Sequence[Queued]) -> str | None:
     """Log every prompt of a turn, or its veto.
 
     Returns:
@@ -21,25 +25,24 @@ async def admit(state: AgentState, prompts: Sequence[Queued]) -> str | None:
     blocked: str | None = None
     admitted = False
     for item in prompts:
-        decision = await state.policies.prompt(item.content, item.source)
+        decision = await agent.policies.prompt(item.content, item.source)
         if isinstance(decision, BlockPrompt):
             blocked = decision.reason
-            _log_veto(state, item, blocked)
+            _log_veto(agent, item, blocked)
         else:
-            _log_prompt(state, item, decision)
+            _log_prompt(agent, item, decision)
             admitted = True
     return None if admitted else blocked or "the prompt was blocked"
 
 
-def _log_prompt(state: AgentState, item: Queued, decision: AllowPrompt) -> None:
+def _log_prompt(agent: LoopAgent, item: Queued, decision: AllowPrompt) -> None:
     content = item.content if decision.content is None else decision.content
-    state.session.append(UserMessage(content, item.source), APPEND)
+    agent.session.append(UserMessage(content, item.source), APPEND)
     context = decision.additional_context
     if context is not None:
-        state.notes.inject(ContextMessage(context.content, context.source))
+        agent.notes.inject(ContextMessage(context.content, context.source))
 
 
-def _log_veto(state: AgentState, item: Queued, reason: str) -> None:
-    if item.receipt is not None:
-        state.book.block(item.receipt, reason)
-    state.session.append(PromptBlocked(item.content, item.source, reason))
+def _log_veto(agent: LoopAgent, item: Queued, reason: str) -> None:
+    agent.book.block(item.receipt, reason)
+    agent.session.append(PromptBlocked(item.content, item.source, reason))

@@ -3,80 +3,70 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from dsh.agent.loop import leaf_of
-from dsh.agent_loop._state import AgentState
+from dsh.agent.loopkit import leaf_of
 from dsh.agent_loop._turn import TurnRunner
+
+if TYPE_CHECKING:
+    from dsh.agent_loop._agent import LoopAgent
 
 _log: Final = logging.getLogger("dsh.agent_loop")
 
 
-async def drive(state: AgentState) -> None:
+async def drive(agent: LoopAgent) -> None:
     """Run turns until the agent is disposed. Being cancelled means the same."""
     try:
-        while not state.disposed:
-            await state.wait_for_work()
-            if not state.disposed:
-                await _serve(state)
+        while not agent.disposed:
+            await agent.wait_for_work()
+            if not agent.disposed:
+                await _serve(agent)
     finally:
-        state.begin_dispose()
-        await _last_checkpoint(state)
+        agent.halt()
+        if agent.flush_due:
+            # what the end of the task has kept from the store; the flush bounds itself by now
+            with anyio.CancelScope(shield=True):
+                await agent.flush(0)
 
 
-async def _serve(state: AgentState) -> None:
+async def _serve(agent: LoopAgent) -> None:
     """Run one turn if there is one to run, and come to rest if nothing follows."""
-    if state.cause is not None:
-        # cancelled before this task woke up: what is queued now came after the cancel
-        state.cause = None
-    state.prune()
-    if state.queued:
-        state.set_status("running")
-        if state.disposed:
+    # cancelled before this task woke up: what is queued now came after the cancel
+    agent.cause = None
+    agent.queues.prune()
+    if agent.queues.has_prompts:
+        # whoever hears of it may cancel or dispose the agent, and withdraw prompts
+        agent.set_status("running")
+        if agent.cause is None:
+            await _run_batch(agent)
+        if agent.disposed:
             return
-        if state.cause is None:
-            await _run_batch(state)
-            if state.disposed:
-                return
-        state.cause = None
-    if state.flush_due:
-        await state.flush(0)
-    if not state.queued and not state.disposed:
-        state.set_status("idle")
-        state.release_waiters()
+        agent.cause = None
+    if agent.flush_due:
+        await agent.flush(0)
+    if not agent.queues.has_prompts and not agent.disposed:
+        agent.set_status("idle")
+        # also those who waited for a checkpoint, during which the status was idle all the time
+        agent.rest()
 
 
-async def _run_batch(state: AgentState) -> None:
-    batch = state.take_batch()
+async def _run_batch(agent: LoopAgent) -> None:
+    batch = agent.queues.take_prompts()
     if not batch:
         return
-    runner = TurnRunner(state)
+    runner = TurnRunner(agent)
     try:
         await runner.run(batch)
     except Exception as error:  # noqa: BLE001 - the log refused the turn; the driver goes on
         leaf = leaf_of(error)
-        _log.warning("agent %s: no turn could be opened: %s", state.agent.id, leaf)
-        receipts = [item.receipt for item in batch if item.receipt is not None]
-        state.book.drop(receipts, f"the log refused the turn: {leaf}")
-        state.report(state.session.last_turn + 1, 0, error)
+        _log.warning("agent %s: no turn could be opened: %s", agent.id, leaf)
+        agent.book.drop([item.receipt for item in batch], f"the log refused the turn: {leaf}")
+        agent.report(agent.session.last_turn + 1, 0, error)
     else:
-        await state.flush(runner.step)
-        state.book.settle()
-    _requeue(state, runner.terminal)
-
-
-def _requeue(state: AgentState, terminal: bool) -> None:
-    """Make prompts of the steering that came too late for the turn, or discard it."""
-    if terminal:
-        state.drop_steering("the turn was stopped for good")
-    state.queued.extend(state.steering)
-    state.steering.clear()
-
-
-async def _last_checkpoint(state: AgentState) -> None:
-    """Make durable what the end of the task has kept from it, for a bounded time."""
-    if state.flush_due:
-        with anyio.move_on_after(state.spine.config.close_grace_s, shield=True):
-            await state.flush(0)
+        await agent.flush(runner.step)
+        agent.book.settle()
+    if runner.terminal:
+        agent.queues.drop_steering("the turn was stopped for good")
+    agent.queues.steering_to_prompts()

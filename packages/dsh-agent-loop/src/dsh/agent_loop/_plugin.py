@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import ClassVar
 
 from dsh.agent import AgentOptions, CreateAgent, ResumeAgent
-from dsh.agent.loop import Load
+from dsh.agent.loopkit import Load, Loop
 from dsh.agent_loop._agent import LoopAgent
-from dsh.agent_loop._spine import ConfiguredAgent, Spine
-from dsh.core import Context
+from dsh.agent_loop._config import ConfiguredAgent, LoopConfig
+from dsh.core import Context, inject, settings
+from dsh.llm import LlmService
 from dsh.session import Session
 from dsh.session_persistence import SessionPersistence
-from dsh.system_prompt import AssembleContext
+from dsh.system_prompt import AssembleContext, SystemPrompt
+from dsh.tools import ToolRegistry
 
 
-class AgentLoop(Spine):
+class AgentLoop(Loop):
     """Makes agents and drives them.
 
     It is the factory of the agent registry: use `AgentRegistry.create` and `resume`, which work
@@ -22,6 +24,13 @@ class AgentLoop(Spine):
     """
 
     name: ClassVar[str] = "agent-loop"
+
+    Config = LoopConfig
+    config = settings(LoopConfig)
+    llm = inject(LlmService)
+    tools = inject(ToolRegistry)
+    system_prompt = inject(SystemPrompt)
+    persistence = inject(SessionPersistence, optional=True)
 
     async def start(self) -> None:
         """Become the registry's factory, and make the configured agents."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import anyio
 import anyio.lowlevel
 
 from dsh.agent.events import StepResult
-from dsh.agent.loop import CUT_OFF, LoggedCall, without_calls
-from dsh.agent_loop._state import AgentState
-from dsh.agent_loop._tools import StepAborted, ToolBatch
+from dsh.agent.loopkit import CUT_OFF, LoggedCall, without_calls
+from dsh.agent_loop._tools import ToolBatch
 from dsh.llm import (
     BlockAssembler,
     CancelSignal,
@@ -24,6 +23,9 @@ from dsh.llm import (
     ToolCallBlock,
 )
 from dsh.session import APPEND, AssistantChunk, AssistantMessage
+
+if TYPE_CHECKING:
+    from dsh.agent_loop._agent import LoopAgent
 
 _CHUNKS_PER_TURN = 64
 """Chunks after which other tasks get a turn, for adapters that never wait."""
@@ -54,21 +56,22 @@ class StepOutcome:
 class StepWork:
     """The body of an open step. `finish` brings its records in order, whatever happened."""
 
-    def __init__(self, state: AgentState, turn: int, step: int, signal: CancelSignal) -> None:
-        self._state = state
+    def __init__(self, agent: LoopAgent, turn: int, step: int, signal: CancelSignal) -> None:
+        self._agent = agent
         self._turn = turn
         self._step = step
         self._signal = signal
         self._assembler = BlockAssembler()
         self._seqs: list[int] = []
         self._streaming = False
+        """Whether the reply is under way: what is visible of one cut off is kept."""
         self._batch: ToolBatch | None = None
 
     async def run(self, call: LoggedCall) -> StepOutcome:
         """Make the request, log the reply, run its tools.
 
         Raises:
-            StepAborted: The signal fired.
+            TurnInterrupted: The signal fired.
             RequestFailed: The stream ended with a failure.
             Exception: A listener, a validator or the log refused something.
         """
@@ -80,10 +83,10 @@ class StepWork:
         self._log_reply(message)
         if self._batch is not None:
             await self._batch.run()
-            self._state.notes.release()
+            self._agent.notes.release()
         return StepOutcome(finish, self._assembler.usage, self._batch is not None)
 
-    def finish(self, fail: Callable[[Exception], None]) -> None:
+    def finish(self, fail: Callable[[Exception], object]) -> None:
         """Keep what was visible of a reply cut off, answer open calls, log held-back context.
 
         Synchronous, raises nothing, and does nothing after a step that ended well.
@@ -92,15 +95,14 @@ class StepWork:
             fail: Takes what the log refuses.
         """
         try:
-            interrupted = self._signal.aborted or self._state.cause is not None
-            if self._streaming and interrupted:
+            if self._streaming and self._agent.cause is not None:
                 self._keep_visible_part()
         except Exception as error:  # noqa: BLE001 - the step is being closed
             fail(error)
         if self._batch is not None:
             self._batch.finish(fail)
         try:
-            self._state.notes.release()
+            self._agent.notes.release()
         except Exception as error:  # noqa: BLE001 - the step is being closed
             fail(error)
 
@@ -108,25 +110,22 @@ class StepWork:
 
     async def _stream(self, call: LoggedCall) -> None:
         """Log and assemble the reply chunk by chunk, until it ends or the signal fires."""
-        append, push, seqs = self._state.session.append, self._assembler.push, self._seqs
+        append, push, seqs = self._agent.session.append, self._assembler.push, self._seqs
         turn, step, signal = self._turn, self._step, self._signal
+        # while the log was made durable
+        self._agent.check_interrupted()
         self._streaming = True
         async with aclosing(call.stream()) as chunks:
             # one scope around the whole loop: an adapter that ignores the signal is left, too
-            with anyio.CancelScope() as scope:
-                remove = signal.on_abort(scope.cancel)
-                try:
-                    async for chunk in chunks:
-                        if signal.aborted:
-                            break
-                        seqs.append(append(AssistantChunk(turn, step, chunk)).seq)
-                        push(chunk)
-                        if len(seqs) % _CHUNKS_PER_TURN == 0:
-                            await anyio.lowlevel.checkpoint()
-                finally:
-                    remove()
-        if signal.aborted:
-            raise StepAborted
+            with signal.cancel_scope():
+                async for chunk in chunks:
+                    if signal.aborted:
+                        break
+                    seqs.append(append(AssistantChunk(turn, step, chunk)).seq)
+                    push(chunk)
+                    if len(seqs) % _CHUNKS_PER_TURN == 0:
+                        await anyio.lowlevel.checkpoint()
+        self._agent.check_interrupted()
         self._streaming = False
 
     def _keep_visible_part(self) -> None:
@@ -135,7 +134,7 @@ class StepWork:
         usage = self._assembler.usage
         if visible or usage is not None:
             data = AssistantMessage(self._turn, self._step, visible, usage, interrupted=True)
-            self._state.session.append(data, APPEND, self._seqs)
+            self._agent.session.append(data, APPEND, self._seqs)
 
     # --- the reply --------------------------------------------------------------------------
 
@@ -145,11 +144,11 @@ class StepWork:
         cut = finish.kind in CUT_OFF
         if cut:
             message = without_calls(message)
-        event = StepResult(self._state.agent, self._turn, self._step, message)
-        message = await self._state.policies.reply(event)
+        event = StepResult(self._agent, self._turn, self._step, message)
+        message = await self._agent.policies.reply(event)
         if cut:
             return without_calls(message)
-        return self._state.call_ids.mend(message, self._turn, self._step)
+        return self._agent.call_ids.mend(message, self._turn, self._step)
 
     def _log_reply(self, message: Message) -> None:
         usage = self._assembler.usage
@@ -158,14 +157,14 @@ class StepWork:
         calls = [block for block in message.content if isinstance(block, ToolCallBlock)]
         if calls:
             # before the append: an observer of the reply may already inject
-            self._state.notes.hold()
+            self._agent.notes.hold()
         data = AssistantMessage(
             self._turn, self._step, tuple(message.content), usage, replay=message.replay
         )
-        seq = self._state.session.seq
+        seq = self._agent.session.seq
         try:
-            self._state.session.append(data, APPEND, self._seqs)
+            self._agent.session.append(data, APPEND, self._seqs)
         finally:
             # whatever is in the log has to be answered, also if telling about it was vetoed
-            if calls and self._state.session.seq > seq:
-                self._batch = ToolBatch(self._state, self._turn, self._step, self._signal, calls)
+            if calls and self._agent.session.seq > seq:
+                self._batch = ToolBatch(self._agent, self._turn, self._step, self._signal, calls)

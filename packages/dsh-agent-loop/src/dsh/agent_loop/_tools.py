@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 import anyio
 
-from dsh.agent.loop import UNKNOWN, context_message, is_fatal, leaf_of, text_of_error
-from dsh.agent_loop._state import AgentState
+from dsh.agent.loopkit import UNKNOWN, context_message, is_fatal, leaf_of, text_of_error
 from dsh.llm import CancelSignal, ContentBlock, TextBlock, ToolCallBlock
-from dsh.session import (
-    APPEND,
-    ToolCall,
-    ToolResult,
-    synthetic_tool_result,
-)
+from dsh.session import APPEND, ToolCall, ToolResult, synthetic_tool_result
 from dsh.tools import PendingCall, ToolCallInput, parse_arguments
 
-
-class StepAborted(Exception):
-    """The step's signal fired; the turn says why."""
+if TYPE_CHECKING:
+    from dsh.agent_loop._agent import LoopAgent
 
 
 class CallState:
     """One tool call of the reply and how far it has come."""
 
-    __slots__ = ("answered", "block", "pending", "refused", "seq", "started")
+    __slots__ = ("answered", "block", "input", "pending", "refused", "seq", "started")
 
-    def __init__(self, block: ToolCallBlock) -> None:
+    def __init__(self, block: ToolCallBlock, agent: LoopAgent, signal: CancelSignal) -> None:
         self.block = block
+        self.input = ToolCallInput(
+            call_id=block.id,
+            name=block.name,
+            arguments=parse_arguments(block.arguments),
+            agent=agent,
+            signal=signal,
+        )
+        """What the registry is asked about."""
         self.seq: int | None = None
         """Sequence number of its `tool/call`."""
         self.pending: PendingCall | None = None
@@ -49,42 +52,38 @@ class ToolBatch:
     their bodies run together, their results are logged in call order.
     """
 
-    __slots__ = ("_calls", "_signal", "_state", "_step", "_turn")
+    __slots__ = ("_agent", "_calls", "_signal", "_step", "_turn")
 
     def __init__(
         self,
-        state: AgentState,
+        agent: LoopAgent,
         turn: int,
         step: int,
         signal: CancelSignal,
         blocks: Iterable[ToolCallBlock],
     ) -> None:
-        self._state = state
+        self._agent = agent
         self._turn = turn
         self._step = step
         self._signal = signal
-        self._calls = [CallState(block) for block in blocks]
+        self._calls = [CallState(block, agent, signal) for block in blocks]
 
     async def run(self) -> None:
         """Run every call.
 
         Raises:
-            StepAborted: The signal fired; `finish` answers what is left.
+            TurnInterrupted: The signal fired; `finish` answers what is left.
             Exception: The log refused a call or a result.
         """
         waiting = deque(self._calls)
         while waiting:
-            self._check()
             group = self._next_group(waiting)
-            if len(group) == 1:
-                await self._run_one(group[0])
-            else:
-                await self._run_group(group)
+            await self._run_group(group)
             for call in group:
                 self._commit(call)
-        self._check()
+        self._agent.check_interrupted()
 
-    def finish(self, fail: Callable[[Exception], None]) -> None:
+    def finish(self, fail: Callable[[Exception], object]) -> None:
         """Answer every call that has no result yet; synchronous and never raises.
 
         Args:
@@ -100,45 +99,30 @@ class ToolBatch:
             if not call.answered:
                 self._stand_in(call)
 
-    def _check(self) -> None:
-        if self._signal.aborted:
-            raise StepAborted
-
     # --- which calls run together -----------------------------------------------------------
 
     def _next_group(self, waiting: deque[CallState]) -> list[CallState]:
         group = [waiting.popleft()]
         if self._overlaps(group[0]):
-            limit = self._state.spine.config.max_parallel_tools
+            limit = self._agent.loop.config.max_parallel_tools
             while waiting and len(group) < limit and self._overlaps(waiting[0]):
                 group.append(waiting.popleft())
         return group
 
     def _overlaps(self, call: CallState) -> bool:
-        return self._state.spine.tools.concurrent(self._input(call))
-
-    def _input(self, call: CallState) -> ToolCallInput:
-        block = call.block
-        return ToolCallInput(
-            call_id=block.id,
-            name=block.name,
-            arguments=parse_arguments(block.arguments),
-            agent=self._state.agent,
-            signal=self._signal,
-        )
+        return self._agent.loop.tools.concurrent(call.input)
 
     # --- running ----------------------------------------------------------------------------
 
-    async def _run_one(self, call: CallState) -> None:
-        await self._begin(call)
-        self._check()
-        await self._body(call)
-
     async def _run_group(self, group: list[CallState]) -> None:
         for call in group:
-            self._check()
+            self._agent.check_interrupted()
             await self._begin(call)
-        self._check()
+        self._agent.check_interrupted()
+        await self._checkpoint(group)
+        if len(group) == 1:
+            await self._body(group[0])
+            return
         async with anyio.create_task_group() as bodies:
             for call in group:
                 bodies.start_soon(self._body, call)
@@ -147,43 +131,32 @@ class ToolBatch:
         """Log the call and let policies look at it."""
         block = call.block
         data = ToolCall(self._turn, self._step, block.id, block.name, block.arguments)
-        call.seq = self._state.session.append(data).seq
-        await self._bounded(self._admit, call)
+        call.seq = self._agent.session.append(data).seq
+        with self._bounded():
+            call.pending = await self._agent.loop.tools.begin(call.input)
 
-    async def _admit(self, call: CallState) -> None:
-        call.pending = await self._state.spine.tools.begin(self._input(call))
+    async def _checkpoint(self, group: Iterable[CallState]) -> None:
+        """Let no body begin before the log that tells of it is durable."""
+        pending = [call.pending for call in group if call.pending is not None]
+        await self._agent.checkpoints.before_tools(pending, self._signal)
+        self._agent.check_interrupted()
 
     async def _body(self, call: CallState) -> None:
         if call.pending is None:
             return
         call.started = not call.pending.refused
         try:
-            await self._bounded(self._perform, call)
+            with self._bounded():
+                await call.pending.run(notify=False)
         except BaseException as error:
             if is_fatal(error):
                 raise
             # the pipeline contains exceptions; this is something else, such as a test's own exit
             call.pending.abandon(f"Error: {text_of_error(leaf_of(error))}", UNKNOWN, notify=False)
 
-    async def _perform(self, call: CallState) -> None:
-        if call.pending is not None:
-            await call.pending.run(notify=False)
-
-    async def _bounded(
-        self, stage: Callable[[CallState], Awaitable[None]], call: CallState
-    ) -> None:
+    def _bounded(self) -> AbstractContextManager[anyio.CancelScope]:
         """Await a stage of a call, for no longer than the grace once the signal has fired."""
-        grace = self._state.spine.config.cancel_grace_s
-        with anyio.CancelScope() as scope:
-
-            def expire() -> None:
-                scope.deadline = anyio.current_time() + grace
-
-            remove = self._signal.on_abort(expire)
-            try:
-                await stage(call)
-            finally:
-                remove()
+        return self._signal.cancel_scope(self._agent.loop.config.cancel_grace_s)
 
     # --- answering --------------------------------------------------------------------------
 
@@ -208,7 +181,7 @@ class ToolBatch:
             ),
         )
         for context in result.additional_context:
-            self._state.notes.park(context_message(context))
+            self._agent.notes.park(context_message(context))
 
     def _stand_in(self, call: CallState) -> None:
         """Answer a call that gave no result; the log always accepts this."""
@@ -218,7 +191,7 @@ class ToolBatch:
         self._append(call, data)
 
     def _append(self, call: CallState, data: ToolResult) -> None:
-        session = self._state.session
+        session = self._agent.session
         seq = session.seq
         try:
             session.append(data, APPEND, None if call.seq is None else (call.seq,))

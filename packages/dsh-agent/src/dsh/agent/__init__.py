@@ -1,6 +1,6 @@
 """The agent handle, its values and errors, and the registry of live agents.
 
-The events are in `dsh.agent.events`, what every agent loop is built of is in `dsh.agent.loop`, a
+The events are in `dsh.agent.events`, what every agent loop is built of is in `dsh.agent.loopkit`, a
 loopless agent for tests is in `dsh.agent.testing`.
 """
 

@@ -29,10 +29,11 @@ async def open_agent(
     Args:
         app: A running app with an agent loop mounted.
         model: `provider/model`, or a bare name; wins over `options.model`.
-        cwd: Absolute working directory of a new session.
+        cwd: Absolute working directory of the new session. Not with `resume`: a stored session has
+            its own.
         options: The other options of the agent.
         agent_id: Registry id; made up when absent.
-        session_id: Id of the new session; made up when absent.
+        session_id: Id of the new session; made up when absent. Not with `resume` either.
         resume: Id of a stored session to go on with, instead of a new one.
         setup: Composes the agent's scope before it is published.
 
@@ -40,8 +41,13 @@ async def open_agent(
         The agent; it is disposed when the block ends.
 
     Raises:
+        TypeError: `resume` is given together with `cwd` or `session_id`.
         AgentFault: See `AgentRegistry.create` and `AgentRegistry.resume`.
     """
+    if resume is not None and not (cwd is None and session_id is None):
+        raise TypeError(
+            "a session that is resumed has its own folder and id: leave out cwd and session_id"
+        )
     registry = app[AgentRegistry]
     chosen = options or AgentOptions()
     if model is not None:

@@ -18,13 +18,12 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from dsh.agent._agent import Agent, failure_of
 from dsh.agent._outcome import text_of
-from dsh.agent._schema import violations
-from dsh.agent._schema_faults import faults
 from dsh.agent._types import ContinuationDecision, Continue, HookContext, Prompt, Stop, blocks_of
 from dsh.agent.errors import AgentFault, OutputInvalid
 from dsh.agent.events import TurnContinuation
 from dsh.core import JsonValue, Next, NotJsonError
 from dsh.core import json as djson
+from dsh.core.json_schema import faults, violations
 from dsh.llm import Message, TextBlock
 from dsh.session import (
     AssistantMessage,
@@ -127,9 +126,9 @@ class SchemaShape(Shape):
 
     def accept(self, value: JsonValue) -> object:
         """Return the value itself."""
-        problems = violations(self._schema, value)
+        problems = violations(self._schema, value, root="answer", strict=True)
         if problems:
-            raise Unfit(problems)
+            raise Unfit(tuple(problems))
         return value
 
 

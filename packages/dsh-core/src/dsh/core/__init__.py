@@ -4,7 +4,8 @@ Five ideas carry it. A plugin is a class with a lifecycle. A context holds servi
 registrations. A plugin injects the services it needs and waits until they exist. Events are typed
 classes. Every registration is a reversible effect of the context that made it.
 
-`dsh.core.vocabulary` is for wheels whose wire values others may add to.
+`dsh.core.vocabulary` is for wheels whose wire values others may add to, `dsh.core.json_schema` for
+those that check values against a schema.
 """
 
 from dsh.core import json, secrets
@@ -45,6 +46,7 @@ from dsh.core._plugins import (
     inject,
     service_key,
     settings,
+    validated_config,
 )
 from dsh.core._scope import Scope, scope_chain, scope_of
 from dsh.core._services import Registration
@@ -52,6 +54,7 @@ from dsh.core.errors import (
     AbandonedError,
     AppStateError,
     ConfigError,
+    ConfigIssue,
     DshError,
     EventDeclarationError,
     EventModeError,
@@ -78,6 +81,7 @@ __all__ = [
     "App",
     "AppStateError",
     "ConfigError",
+    "ConfigIssue",
     "Context",
     "DshError",
     "Effect",
@@ -139,5 +143,6 @@ __all__ = [
     "secrets",
     "service_key",
     "settings",
+    "validated_config",
     "version_of",
 ]

@@ -11,12 +11,12 @@ import anyio
 from anyio.abc import TaskGroup
 from typing_extensions import TypeForm
 
+from dsh.core._channels import Channel
 from dsh.core._context import Context
-from dsh.core._dispatch import Channel
-from dsh.core._effects import Effect
+from dsh.core._effects import Effect, MountEntry
 from dsh.core._events import Event
 from dsh.core._logging import Failure, log_failure
-from dsh.core._mount import Mount, MountEntry, MountState
+from dsh.core._mount import Mount, MountState
 from dsh.core._plugins import PluginDef, PluginLike, definition_of
 from dsh.core._scope import Scope, bind_parent, check_key, unbind_parent
 from dsh.core._services import ServiceTable
@@ -67,7 +67,7 @@ class App:
         self._token = 0
         self.root = Mount(self, _ROOT, None, None, None)
         """The mount everything else is mounted below."""
-        self.root.start_active()
+        self.root._start_active()
 
     # -- entering and leaving ----------------------------------------------------------------
 
@@ -108,15 +108,19 @@ class App:
         if not at_once:
             with anyio.move_on_after(self.close_grace_s):
                 await self.root.wait_state(MountState.DISPOSED)
-        while self.root.state is not MountState.DISPOSED:
-            for mount in list(self._mounts):
-                mount.interrupt_body()
+        while True:
+            for mount in tuple(self._mounts):
+                mount._interrupt_body()
+            # in turns: what goes away may have something else start, which is given up as well
             with anyio.move_on_after(1):
                 await self.root.wait_state(MountState.DISPOSED)
+                return
+            for mount in (self.root, *self._mounts):
+                mount._rouse()
 
     async def reset(self) -> None:
         """Dispose everything mounted or registered at the root; the app stays usable."""
-        await self.root.unwind()
+        await self.root._unwind()
 
     # -- the root context --------------------------------------------------------------------
 
@@ -135,7 +139,7 @@ class App:
         Returns:
             The mount, not loaded yet; `await mount.settled()` waits for its start.
         """
-        return self.mount_at(self.ctx, plugin, config)
+        return self._mount_at(self.ctx, plugin, config)
 
     @overload
     def get(self, service: str, *, strict: bool = True) -> Any: ...
@@ -265,7 +269,7 @@ class App:
         """Every mount that is not disposed, scopes included, oldest first."""
         return tuple(self._mounts)
 
-    def next_token(self) -> int:
+    def _next_token(self) -> int:
         """Return a number no registration had before."""
         self._token += 1
         return self._token
@@ -281,15 +285,12 @@ class App:
             channel = self.channels[event] = Channel(event)
         return channel
 
-    def start_host(
+    def _start_host(
         self, fn: Callable[[], Coroutine[Any, Any, object]], name: str, work: Work | None
     ) -> None:
-        """Run `fn` as a task of the app, with the app's own context variables.
+        """Run `fn`, which must not raise, as a task with the app's own context variables.
 
-        Args:
-            fn: Must not raise; it keeps its failures to itself.
-            name: Name of the task.
-            work: What cannot end before the task has, for wait-cycle detection.
+        `work` is what cannot end before the task has, for wait-cycle detection.
         """
         tasks = self._running()
         context = self._base.copy()
@@ -305,22 +306,8 @@ class App:
             raise AppStateError("this app is not running", hint="use `async with App()`")
         return self._tasks
 
-    def mount_at(self, origin: Context, plugin: PluginLike | PluginDef, config: object) -> Mount:
-        """Mount below the owner of `origin`.
-
-        Args:
-            origin: Context whose realms and scope the mount takes over.
-            plugin: The plugin, or what was read from it before.
-            config: Its configuration, not validated yet.
-
-        Returns:
-            The mount, published and, where nothing is missing, about to load.
-
-        Raises:
-            AppStateError: The app is not running.
-            InvalidPluginError: The object is no plugin.
-            InactiveContextError: The owner is unloading, failed or disposed.
-        """
+    def _mount_at(self, origin: Context, plugin: PluginLike | PluginDef, config: object) -> Mount:
+        """Mount below the owner of `origin`, whose realms and scope the mount takes over."""
         self._running()
         owner = origin.owner
         definition = plugin if isinstance(plugin, PluginDef) else definition_of(plugin)
@@ -331,12 +318,12 @@ class App:
             self.services.depend(mount, key)
         self._publish(mount)
         if not mount.ending:
-            mount.refresh()
+            mount._refresh()
         return mount
 
     def _own(self, owner: Mount, mount: Mount) -> Effect:
         effect = MountEntry(owner, mount)
-        owner.adopt(effect)
+        owner._adopt(effect)
         mount.entry = effect
         self._mounts[mount] = None
         return effect
@@ -349,29 +336,16 @@ class App:
                 mount.request_dispose()
                 raise
 
-    def mount_retired(self, mount: Mount) -> None:
-        """Tell observers that a mount's disposal begins.
-
-        Args:
-            mount: The mount.
-        """
+    def _mount_retired(self, mount: Mount) -> None:
+        """Tell observers that a mount's disposal begins."""
         self._tell(self._retired_observers, "on_retired observer", mount)
 
-    def mount_changed(self, mount: Mount, previous: MountState) -> None:
-        """Tell observers of a change of state.
-
-        Args:
-            mount: The mount, in its new state.
-            previous: The state it had before.
-        """
+    def _mount_changed(self, mount: Mount, previous: MountState) -> None:
+        """Tell observers of a change of state."""
         self._tell(self._status_observers, "on_status observer", mount, previous)
 
-    def mount_gone(self, mount: Mount) -> None:
-        """Forget a disposed mount.
-
-        Args:
-            mount: The mount; its effects are undone.
-        """
+    def _mount_gone(self, mount: Mount) -> None:
+        """Forget a disposed mount."""
         self._mounts.pop(mount, None)
         if mount.entry is not None:
             mount.entry.end()
@@ -385,45 +359,23 @@ class App:
 
     # -- scopes ------------------------------------------------------------------------------
 
-    def open_scope(self, origin: Context, key: object, parent: object | None) -> Scope:
-        """Open a scope below the owner of `origin`; see `Context.scope`.
-
-        Args:
-            origin: Context that the scope's own is derived from.
-            key: Identity of the scope.
-            parent: Key of a scope to inherit from, or None.
-
-        Returns:
-            The open scope.
-
-        Raises:
-            ScopeError: A key is not usable, or the parent link would form a cycle.
-            InactiveContextError: The owner is unloading, failed or disposed.
-        """
+    def _open_scope(self, origin: Context, key: object, parent: object | None) -> Scope:
+        """Open a scope below the owner of `origin`; see `Context.scope`."""
         check_key(key)
         origin.owner.check_accepting("a scope")
         if parent is not None:
             check_key(parent)
-            self.link_scope(key, parent)
+            self._link_scope(key, parent)
         tagged = origin.derive(tag=key)
         mount = Mount(self, _SCOPE, origin.owner, tagged, None)
-        mount.start_active()
+        mount._start_active()
         effect = self._own(origin.owner, mount)
         self._scopes[key] = self._scopes.get(key, 0) + 1
         mount.ctx.defer(lambda: self._close_scope(key), "scope")
         return Scope(mount.ctx, mount, effect, key)
 
-    def link_scope(self, key: object, parent: object, *, again: bool = False) -> None:
-        """Put a scope below another one; who hears what may change by that.
-
-        Args:
-            key: The scope that inherits.
-            parent: The scope it inherits from.
-            again: Replace a parent that is there already.
-
-        Raises:
-            ScopeError: There is a parent already, or the link would form a cycle.
-        """
+    def _link_scope(self, key: object, parent: object, *, again: bool = False) -> None:
+        """Put a scope below another one; who hears what may change by that."""
         bind_parent(key, parent, again=again)
         self._forget_audiences()
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from anyio.streams.memory import MemoryObjectReceiveStream
 from typing_extensions import TypeForm
 
 from dsh.core import _dispatch, _timers
+from dsh.core._channels import listen
 from dsh.core._effects import BackgroundTask, Cleanup, Effect, EffectBody
 from dsh.core._events import (
     Emit,
@@ -24,6 +25,7 @@ from dsh.core._events import (
 )
 from dsh.core._plugins import PluginLike, function_definition, service_key
 from dsh.core._services import Impl, Label, Predicate, Registration, type_name
+from dsh.core._subscribe import subscribe
 from dsh.core._tasks import Resident
 from dsh.core.errors import AppStateError, MissingServiceError
 
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
-E = TypeVar("E", bound=Event)
 EmitT = TypeVar("EmitT", bound=Emit)
 ParallelT = TypeVar("ParallelT", bound=Parallel)
 StreamT = TypeVar("StreamT", bound="StreamWaterfall[Any]")
@@ -111,7 +112,7 @@ class Context:
             InvalidPluginError: The object is no plugin.
             InactiveContextError: The owner is unloading, failed or disposed.
         """
-        return self.app.mount_at(self, plugin, config)
+        return self.app._mount_at(self, plugin, config)
 
     def when(
         self, services: tuple[Any, ...], body: Callable[[Context], object], *, name: str = "when"
@@ -128,7 +129,7 @@ class Context:
             The mount that stands for the body; disposing it ends both.
         """
         definition = function_definition(lambda ctx, _: body(ctx), name, services, None)
-        return self.app.mount_at(self, definition, None)
+        return self.app._mount_at(self, definition, None)
 
     def defer(self, fn: Cleanup, label: str | None = None) -> Effect:
         """Register a sync or async callable to run when the owner is unloaded.
@@ -142,7 +143,7 @@ class Context:
         """
         effect = self._new_effect(label or f"defer {getattr(fn, '__name__', 'cleanup')}")
         effect.collect(fn)
-        self.owner.adopt(effect)
+        self.owner._adopt(effect)
         return effect
 
     def effect(self, body: EffectBody, label: str = "effect") -> Effect:
@@ -164,8 +165,8 @@ class Context:
         """
         effect = self._new_effect(label)
         # owned before its body runs: an unload that begins in there must see it
-        self.owner.adopt(effect)
-        effect.run_body(body)
+        self.owner._adopt(effect)
+        effect._run_body(body)
         return effect
 
     async def enter(self, manager: AbstractAsyncContextManager[T], label: str | None = None) -> T:
@@ -226,7 +227,7 @@ class Context:
             effect.end()
             error = effect.host.done.error
             if error is not None and on_error == "fail":
-                self.owner.fail(error, effect.label)
+                self.owner._fail(error, effect.label)
             elif error is not None:
                 self.owner.report(error, effect.label)
 
@@ -321,7 +322,7 @@ class Context:
         Raises:
             ScopeError: The key is not usable, or the parent link would form a cycle.
         """
-        return self.app.open_scope(self, key, parent)
+        return self.app._open_scope(self, key, parent)
 
     def _new_effect(self, label: str) -> Effect:
         self.owner.check_accepting(label)
@@ -329,9 +330,9 @@ class Context:
 
     def _run(self, effect: Effect, fn: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Own `effect`, and run the task that ends it."""
-        self.owner.adopt(effect)
+        self.owner._adopt(effect)
         try:
-            self.app.start_host(fn, effect.label, effect)
+            self.app._start_host(fn, effect.label, effect)
         except AppStateError:
             effect.end()
             raise
@@ -362,9 +363,9 @@ class Context:
         impl = Impl(service, self.label(key), value, mount, check)
         self.app.services.add(impl)
         registration = Registration(mount, impl)
-        mount.adopt(registration)
+        mount._adopt(registration)
         mount.impls.append(registration)
-        if mount.provides_now:
+        if mount._provides_now:
             registration.notify()
         return registration
 
@@ -381,7 +382,7 @@ class Context:
         """
         key = _key(service)
         impl = self.app.services.find(key, self.label(key))
-        if impl is None or (strict and not impl.mount.provides_now):
+        if impl is None or (strict and not impl.mount._provides_now):
             return None
         return impl.value
 
@@ -399,18 +400,19 @@ class Context:
         mount: Mount | None = self.owner
         label = self.label(key)
         while mount is not None:
-            impl = mount.readable(key, label)
+            # 1. what a mount, or one it was mounted below, injects or provides itself
+            impl = mount._readable(key, label)
             if impl is not None:
                 return impl.value
             if mount.injects(key) and mount.ctx.label(key) == label:
                 raise self._missing(key, "inactive", service)
             parent = mount.parent
             if parent is not None and parent.ctx.label(key) != mount.ctx.label(key):
-                break
+                break  # 2. no further up than the border of the realm
             mount = parent
         impl = self.app.services.find(key, label)
         if impl is not None and impl.mount is self.app.root:
-            return impl.value
+            return impl.value  # 3. what the root provides in that realm
         # the root declares nothing and may read everything
         raise self._missing(
             key, "inactive" if self.owner is self.app.root else "undeclared", service
@@ -491,7 +493,7 @@ class Context:
             EventModeError: The function does not suit the mode.
             InactiveContextError: The owner is unloading, failed or disposed.
         """
-        return _dispatch.listen(self, event, fn, prepend, audience, once=False)
+        return listen(self, event, fn, prepend, audience, once=False)
 
     def once(
         self,
@@ -516,7 +518,7 @@ class Context:
             EventModeError: The function does not suit the mode.
             InactiveContextError: The owner is unloading, failed or disposed.
         """
-        return _dispatch.listen(self, event, fn, prepend, audience, once=True)
+        return listen(self, event, fn, prepend, audience, once=True)
 
     def subscribe(
         self, event: type[EmitT], buffer: float = math.inf, *, audience: Audience = "scoped"
@@ -532,7 +534,7 @@ class Context:
                 drops is reported.
             audience: As for `on`.
         """
-        return _dispatch.subscribe(self, event, buffer, audience)
+        return subscribe(self, event, buffer, audience)
 
     def emit(self, event: Emit) -> None:
         """Tell every listener, in order.
@@ -562,7 +564,7 @@ class Context:
         Returns:
             That result, or None when no listener gave one.
         """
-        return cast("R | None", await _dispatch.serial(self, event))
+        return await _dispatch.serial(self, event)
 
     async def waterfall(self, event: Waterfall[R], default: Callable[[Any], Awaitable[R]]) -> R:
         """Run listeners around `default`, the first registered outermost.
@@ -574,7 +576,7 @@ class Context:
         Returns:
             What the outermost listener returned, or the default without any.
         """
-        return cast("R", await _dispatch.waterfall(self, event, default))
+        return await _dispatch.waterfall(self, event, default)
 
     def stream(
         self, event: StreamWaterfall[T], default: Callable[[Any], AsyncGenerator[T, None]]
@@ -588,7 +590,7 @@ class Context:
         Returns:
             The outermost stream, not begun; consume it inside `aclosing`.
         """
-        return cast("AsyncGenerator[T, None]", _dispatch.stream(self, event, default))
+        return _dispatch.stream(self, event, default)
 
     def __repr__(self) -> str:
         return f"<Context of {self.owner.name!r}>"

@@ -1,4 +1,4 @@
-"""Effects: reversible registrations, unwound newest first.
+"""Effects: reversible registrations. A composite is undone newest first, a mount by `Mount`.
 
 An effect belongs to the mount that made it until a composite takes it over by identity. Its
 cleanup runs exactly once; every caller of `dispose()` waits for that one run.
@@ -41,8 +41,8 @@ class Effect:
         "_awaited",
         "_cleanups",
         "_disposing",
-        "_end",
         "_holder",
+        "_over",
         "_setup",
         "disposed",
         "label",
@@ -66,7 +66,7 @@ class Effect:
         self._disposing = False
         self._setup: Host | None = None
         self._awaited = 0
-        self._end: anyio.Event | None = None
+        self._over: anyio.Event | None = None
 
     @property
     def name(self) -> str:
@@ -120,7 +120,7 @@ class Effect:
         if step is None:
             return
         if isinstance(step, Effect):
-            step.move_to(self)
+            step._move_to(self)
             if step.disposed:
                 return
         elif not callable(step):
@@ -130,7 +130,7 @@ class Effect:
             )
         self._cleanups.append(step)
 
-    def move_to(self, composite: Effect) -> None:
+    def _move_to(self, composite: Effect) -> None:
         """Hand ownership to `composite`; both must belong to one mount.
 
         Args:
@@ -147,7 +147,7 @@ class Effect:
         self._release()
         self._holder = composite
 
-    def run_body(self, body: EffectBody) -> None:
+    def _run_body(self, body: EffectBody) -> None:
         """Run `body` and collect what it gives; asynchronous bodies go on in a host task."""
         try:
             self._take(body())
@@ -202,7 +202,7 @@ class Effect:
                     await self._undo_reporting()
 
         self._setup = Host(run)
-        self.mount.app.start_host(self._setup.run, self.label, self)
+        self.mount.app._start_host(self._setup.run, self.label, self)
 
     async def _fail_setup(self, error: Exception) -> None:
         if not self._awaited:
@@ -238,7 +238,7 @@ class Effect:
         waits = self.mount.app.waits
         if self._disposing:
             with waits.waiting(self):
-                await self._ended()
+                await self._wait_disposed()
             return
         with waits.waiting(self, shielded=True):
             self._disposing = True
@@ -254,7 +254,7 @@ class Effect:
             except Exception as error:  # noqa: BLE001 - nobody waits for it
                 self.mount.report(error, f"cleanup of {self.label}")
 
-        self.mount.app.start_host(run, self.label, None)
+        self.mount.app._start_host(run, self.label, None)
 
     def dispose_nowait(self) -> None:
         """Undo the registration at once, where every cleanup is synchronous.
@@ -273,7 +273,7 @@ class Effect:
         errors: list[Exception] = []
         while self._cleanups:
             self._undo_now(self._cleanups.pop(), errors)
-        self._finish()
+        self._mark_disposed()
         raise_all(f"cleanups of {self.label!r} failed", errors)
 
     def end(self) -> None:
@@ -281,33 +281,34 @@ class Effect:
         if not self._disposing:
             self._disposing = True
             self._cleanups.clear()
-            self._finish()
+            self._mark_disposed()
 
     async def _undo(self) -> list[Exception]:
         errors: list[Exception] = []
         # a failing set-up undoes itself, and cannot wait for itself
         inside = current_work.get() is self
+        # a cleanup that waits for this effect, or for what holds it, is then seen to be a cycle
         outer = current_work.set(self)
         try:
             with anyio.CancelScope(shield=True):
                 if self._setup is not None and not inside:
                     await self._bounded(self._setup.done.settle, errors)
                     self._setup.cancel()
-                await self._unwind(errors)
+                await self._undo_parts(errors)
         except BaseException:
             # no shield stops an interrupt or a native cancellation: the rest goes on elsewhere
-            self.mount.app.start_host(self._undo_reporting, self.label, None)
+            self.mount.app._start_host(self._undo_reporting, self.label, None)
             raise
         finally:
             current_work.reset(outer)
-        self._finish()
+        self._mark_disposed()
         return errors
 
     async def _undo_reporting(self) -> None:
         for error in await self._undo():
             self.mount.report(error, f"cleanup of {self.label}")
 
-    async def _unwind(self, errors: list[Exception]) -> None:
+    async def _undo_parts(self, errors: list[Exception]) -> None:
         while self._cleanups:
             item = self._cleanups.pop()
             if isinstance(item, Effect):
@@ -319,7 +320,7 @@ class Effect:
         await _collect(child.dispose, errors)
         if not child.disposed:
             # it waits for us: it ends on its own, and its mount still waits for that
-            child.move_out()
+            child._move_out()
             child.request_dispose()
 
     async def _bounded(self, cleanup: Cleanup, errors: list[Exception]) -> None:
@@ -355,27 +356,27 @@ class Effect:
         late.collect(lambda: cleanup)
         late.request_dispose()
 
-    async def _ended(self) -> None:
-        if self._end is None:
-            self._end = anyio.Event()
-        await self._end.wait()
+    async def _wait_disposed(self) -> None:
+        if self._over is None:
+            self._over = anyio.Event()
+        await self._over.wait()
 
-    def _finish(self) -> None:
+    def _mark_disposed(self) -> None:
         self.disposed = True
         self._release()
-        if self._end is not None:
-            self._end.set()
+        if self._over is not None:
+            self._over.set()
 
     # -- ownership ---------------------------------------------------------------------------
 
-    def move_out(self) -> None:
+    def _move_out(self) -> None:
         """Go back from a composite to the mount."""
         self._holder = None
-        self.mount.adopt(self)
+        self.mount._adopt(self)
 
     def _release(self) -> None:
         if self._holder is None:
-            self.mount.forget(self)
+            self.mount._forget(self)
         elif self in self._holder._cleanups:
             self._holder._cleanups.remove(self)
         self._holder = None
@@ -415,6 +416,29 @@ class BackgroundTask(Effect):
             self.host.cancel()
         else:
             await super().dispose()
+
+
+class MountEntry(Effect):
+    """The parent's effect that stands for a mount; it is over when the mount is."""
+
+    __slots__ = ("_child",)
+
+    def __init__(self, parent: Mount, child: Mount) -> None:
+        super().__init__(parent, f"mount {child.name}")
+        self._child = child
+
+    @property
+    def is_sync(self) -> bool:
+        """False: the end of a mount takes a task of its own."""
+        return False
+
+    async def dispose(self) -> None:
+        """Dispose the mount and wait for its end."""
+        await self._child.dispose()
+
+    def request_dispose(self) -> None:
+        """Have the mount disposed."""
+        self._child.request_dispose()
 
 
 async def _collect(cleanup: Cleanup, errors: list[Exception]) -> None:

@@ -35,10 +35,11 @@ from dsh.core._plugins import service_key
 from dsh.core.errors import EventDeclarationError, EventModeError, NextCalledTwice
 
 if TYPE_CHECKING:
-    from dsh.core._dispatch import Listener
+    from dsh.core._channels import Listener
 
 R = TypeVar("R")
 T = TypeVar("T")
+Out = TypeVar("Out")
 
 Mode: TypeAlias = Literal["emit", "parallel", "serial", "waterfall", "stream"]
 
@@ -112,8 +113,8 @@ class StreamWaterfall(Event, Generic[T]):
     event_mode = "stream"
 
 
-class Next(Generic[R]):
-    """The rest of a waterfall, bound to one listener's position."""
+class _Rest(Generic[Out]):
+    """What lies below one listener of a waterfall: the listeners after it, then the default."""
 
     __slots__ = ("_called", "_default", "_event", "_index", "_listeners")
 
@@ -122,7 +123,7 @@ class Next(Generic[R]):
         listeners: tuple[Listener, ...],
         index: int,
         event: Event,
-        default: Callable[[Any], Awaitable[R]],
+        default: Callable[[Any], Out],
     ) -> None:
         self._listeners = listeners
         self._index = index
@@ -130,14 +131,14 @@ class Next(Generic[R]):
         self._default = default
         self._called = False
 
-    def __call__(self, event: Event | None = None) -> Awaitable[R]:
-        """Run everything below, once.
+    def __call__(self, event: Event | None = None) -> Out:
+        """Go on with everything below, once.
 
         Args:
             event: Passed downstream in place of the one received; must be of the same class.
 
         Returns:
-            An awaitable of what the rest comes to.
+            What the rest comes to: an awaitable, or a stream that has not begun.
 
         Raises:
             NextCalledTwice: It was called before; use `again()`.
@@ -146,28 +147,36 @@ class Next(Generic[R]):
             raise NextCalledTwice(self._event.event_name)
         return self.again(event)
 
-    def again(self, event: Event | None = None) -> Awaitable[R]:
-        """Run everything below from this position, any number of times.
+    def again(self, event: Event | None = None) -> Out:
+        """Go on with everything below from this position, any number of times.
 
         Args:
             event: Passed downstream in place of the one received; must be of the same class.
 
         Returns:
-            An awaitable of what the rest comes to.
+            What the rest comes to: an awaitable, or a stream that has not begun.
         """
         self._called = True
         current = replacement(self._event, event)
         if self._index == len(self._listeners):
             return self._default(current)
-        rest = Next(self._listeners, self._index + 1, current, self._default)
-        result: Awaitable[R] = self._listeners[self._index].call(current, rest)
+        result: Out = self._listeners[self._index].call(current, self._below(current))
         return result
 
+    def _below(self, event: Event) -> _Rest[Out]:
+        return type(self)(self._listeners, self._index + 1, event, self._default)
 
-class NextStream(Generic[T]):
+
+class Next(_Rest[Awaitable[R]]):
+    """The rest of a waterfall, bound to one listener's position."""
+
+    __slots__ = ()
+
+
+class NextStream(_Rest[AsyncGenerator[T, None]]):
     """The rest of a stream waterfall; what it opens is closed with the outermost stream."""
 
-    __slots__ = ("_called", "_default", "_event", "_index", "_listeners", "_opened")
+    __slots__ = ("_opened",)
 
     def __init__(
         self,
@@ -177,49 +186,16 @@ class NextStream(Generic[T]):
         default: Callable[[Any], AsyncGenerator[T, None]],
         opened: list[AsyncGenerator[Any, None]],
     ) -> None:
-        self._listeners = listeners
-        self._index = index
-        self._event = event
-        self._default = default
+        super().__init__(listeners, index, event, default)
         self._opened = opened
-        self._called = False
-
-    def __call__(self, event: Event | None = None) -> AsyncGenerator[T, None]:
-        """Open everything below, once; see `Next`.
-
-        Args:
-            event: Passed downstream in place of the one received; must be of the same class.
-
-        Returns:
-            The stream of the rest, not begun.
-
-        Raises:
-            NextCalledTwice: It was called before; use `again()`.
-        """
-        if self._called:
-            raise NextCalledTwice(self._event.event_name)
-        return self.again(event)
 
     def again(self, event: Event | None = None) -> AsyncGenerator[T, None]:
-        """Open everything below from this position, any number of times.
-
-        Args:
-            event: Passed downstream in place of the one received; must be of the same class.
-
-        Returns:
-            The stream of the rest, not begun.
-        """
-        self._called = True
-        current = replacement(self._event, event)
-        if self._index == len(self._listeners):
-            generator = self._default(current)
-        else:
-            rest = NextStream(
-                self._listeners, self._index + 1, current, self._default, self._opened
-            )
-            generator = self._listeners[self._index].call(current, rest)
+        generator = super().again(event)
         self._opened.append(generator)
         return generator
+
+    def _below(self, event: Event) -> NextStream[T]:
+        return NextStream(self._listeners, self._index + 1, event, self._default, self._opened)
 
 
 def replacement(original: Event, given: Event | None) -> Event:

@@ -210,19 +210,14 @@ _order = attrgetter("order")
 
 
 class NamedEntries(Generic[V]):
-    """A table of unique names in insertion order; iterates names as `AnonymousEntries` does.
+    """A table of unique names in insertion order; iterates names as `AnonymousEntries` does."""
 
-    Args:
-        duplicate: Makes the error for a name that is taken.
-    """
-
-    def __init__(self, duplicate: Callable[[str], Exception]) -> None:
-        self._duplicate = duplicate
+    def __init__(self) -> None:
         self._names: AnonymousEntries[str] = AnonymousEntries()
         self._entries: dict[str, V] = {}
 
     def add(self, name: str, value: V) -> Callable[[], None]:
-        """Enter `value` under a name that is free.
+        """Enter `value` under a name that is free; a registry says in its own words if it is not.
 
         Args:
             name: The name.
@@ -232,10 +227,10 @@ class NamedEntries(Generic[V]):
             The undo, which never removes a later entry of the name.
 
         Raises:
-            Exception: What `duplicate` made, when the name is taken.
+            ValueError: The name is taken.
         """
         if name in self._entries:
-            raise self._duplicate(name)
+            raise ValueError(f"there is an entry called {name!r} already")
         self._entries[name] = value
         undo_name = self._names.add(name)
         live = True

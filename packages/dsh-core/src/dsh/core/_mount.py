@@ -1,6 +1,6 @@
 """Mounts: live instances of plugins, driven towards the target their dependencies allow.
 
-Decisions are made synchronously (`refresh` flips the visible state at once); execution happens in
+Decisions are made synchronously (`_refresh` flips the visible state at once); execution happens in
 one driver task, which exists only while there is something to do. A load under way is never
 interrupted: the driver compares the target again when it has finished.
 """
@@ -11,6 +11,7 @@ import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import anyio
@@ -99,6 +100,8 @@ class Mount:
         self._failed: Target | None = None
         self._ending = False
         self._driving = False
+        self._drivers = 0
+        self._begun = 0
         self._body: anyio.CancelScope | None = None
         self._change: anyio.Event | None = None
 
@@ -116,7 +119,7 @@ class Mount:
         return self.state in _ACCEPTING and not self._ending
 
     @property
-    def provides_now(self) -> bool:
+    def _provides_now(self) -> bool:
         """Whether services provided here are visible to dependents."""
         return self.state is MountState.ACTIVE and not self._ending
 
@@ -144,7 +147,7 @@ class Mount:
             node = node.parent
         return False
 
-    def uses(self, impl: Impl) -> bool:
+    def _uses(self, impl: Impl) -> bool:
         """Whether this mount is loaded, or being loaded, with the registration of `impl`."""
         held = self.store.get(impl.key)
         return held is not None and held.origin is impl.origin
@@ -153,17 +156,12 @@ class Mount:
         """Whether this mount declares that it uses `key`, optionally or not."""
         return key in self.required or key in self.definition.injects
 
-    def readable(self, key: str, label: Label) -> Impl | None:
-        """Return what this mount may read under `key`: what it injects, or provides itself.
-
-        Args:
-            key: Key of the service.
-            label: Realm in which it is looked for.
-        """
+    def _readable(self, key: str, label: Label) -> Impl | None:
+        """Return what this mount may read under `key` in a realm: injected, or its own."""
         impl = self.store.get(key)
         if impl is None and self.injects(key) and key not in self.required:
             impl = self.app.services.find(key, label)
-            if impl is not None and not impl.mount.provides_now:
+            if impl is not None and not impl.mount._provides_now:
                 impl = None
         if impl is not None and impl.label == label:
             return impl
@@ -191,11 +189,11 @@ class Mount:
         if not self.accepting:
             raise InactiveContextError(what, self.name, self.state.value)
 
-    def adopt(self, effect: Effect) -> None:
+    def _adopt(self, effect: Effect) -> None:
         """Own `effect` until it is disposed or moved."""
         self._effects[effect] = None
 
-    def forget(self, effect: Effect) -> None:
+    def _forget(self, effect: Effect) -> None:
         """Stop owning `effect`."""
         self._effects.pop(effect, None)
 
@@ -207,7 +205,7 @@ class Mount:
             key = service if isinstance(service, str) else service_key(service)
             self.required.setdefault(key, service)
             self.app.services.depend(self, key)
-        self.refresh()
+        self._refresh()
 
     # -- lifecycle ---------------------------------------------------------------------------
 
@@ -257,7 +255,7 @@ class Mount:
         """Have the mount load again; also one that is loading now or has failed."""
         self._check_restartable("a restart")
         self._seq += 1
-        self.refresh()
+        self._refresh()
         self._wake()
 
     def _check_restartable(self, what: str) -> None:
@@ -291,7 +289,7 @@ class Mount:
 
         step: Callable[[], Any] = restart
         for hook in reversed(hooks):
-            step = _bind_hook(hook, candidate, step)
+            step = partial(hook, candidate, step)
         await step()
         if not taken:
             # a hook has applied it live, so it is what a later restart begins with
@@ -302,8 +300,8 @@ class Mount:
         if self._ending:
             return
         self._ending = True
-        self.app.mount_retired(self)
-        self.refresh()
+        self.app._mount_retired(self)
+        self._refresh()
         self._wake()
 
     async def dispose(self) -> None:
@@ -318,13 +316,13 @@ class Mount:
             self.request_dispose()
             await self.wait_state(MountState.DISPOSED)
 
-    def fail(self, error: Exception, where: str) -> None:
+    def _fail(self, error: Exception, where: str) -> None:
         """Unload the plugin because something it runs has broken: `error`, while it did `where`."""
         self.report(error, where)
         if self._loaded is not None and self.state in _RUNNING and not self._ending:
             self.error = error
             self._failed = self._loaded
-            self.refresh()
+            self._refresh()
 
     def report(self, error: BaseException, where: str) -> None:
         """Report the contained failure `error` once; `where` is what the plugin was doing."""
@@ -332,7 +330,7 @@ class Mount:
 
     # -- the target --------------------------------------------------------------------------
 
-    def refresh(self) -> None:
+    def _refresh(self) -> None:
         """Recompute the target and, where it changed, flip the state and wake the driver."""
         if self.state is MountState.DISPOSED:
             return
@@ -356,6 +354,7 @@ class Mount:
                 return None
             tokens.append(impl.token)
         target = Target(self._seq, tuple(tokens))
+        # what has failed once is not tried again until a service, or the sequence number, changes
         return None if target == self._failed else target
 
     def _parent_leaving(self) -> bool:
@@ -377,9 +376,24 @@ class Mount:
     def _wake(self) -> None:
         if not self._driving:
             self._driving = True
-            self.app.start_host(self._drive, f"mount {self.name}", self)
+            self._drivers += 1
+            self.app._start_host(partial(self._drive, self._drivers), f"mount {self.name}", self)
 
-    async def _drive(self) -> None:
+    def _rouse(self) -> None:
+        """Have what is left done by a new driver, if the one there was has been killed.
+
+        An event loop that closes over a KeyboardInterrupt cancels each task once, shields or not.
+        A driver it meets leaves its work half done; one that was about to begin never does.
+        """
+        if self._begun < self._drivers:
+            self._driving = False
+        if self.state is not MountState.DISPOSED:
+            self._wake()
+
+    async def _drive(self, number: int) -> None:
+        if number < self._drivers:
+            return  # taken for dead, it has been replaced
+        self._begun = number
         try:
             with anyio.CancelScope(shield=True):
                 await anyio.lowlevel.checkpoint()
@@ -391,6 +405,12 @@ class Mount:
 
     async def _step(self) -> bool:
         """Take one step towards the target; False when there is none to take."""
+        # loaded?  what is wanted            step
+        # yes      the same, not UNLOADING   none: at rest
+        # yes      anything else             unload, then look again
+        # no       the end                   undo what was registered while pending; DISPOSED
+        # no       a target                  load it
+        # no       nothing                   rest: FAILED with an error, else PENDING
         want = self._desired()
         if self._loaded is not None:
             if want == self._loaded and self.state is not MountState.UNLOADING:
@@ -398,27 +418,27 @@ class Mount:
             await self._unload()
         elif self._ending:
             await self._unload()
-            self._finish()
+            self._mark_disposed()
             return False
         elif want is not None:
             await self._load(want)
         else:
-            self._rest()
+            self._settle_idle()
             # who watches the state may have asked for something meanwhile
             return self._ending or self._desired() is not None
         return True
 
-    def _rest(self) -> None:
+    def _settle_idle(self) -> None:
         if self._failed is not None and self._failed.seq != self._seq:
             # the error is that of a start before the last restart or update
             self.error = None
         state = MountState.FAILED if self.error is not None else MountState.PENDING
         self._set_state(state)
 
-    def _finish(self) -> None:
+    def _mark_disposed(self) -> None:
         self.app.services.undepend(self)
         self._set_state(MountState.DISPOSED)
-        self.app.mount_gone(self)
+        self.app._mount_gone(self)
 
     async def _load(self, target: Target) -> None:
         self._set_state(MountState.LOADING)
@@ -481,7 +501,7 @@ class Mount:
             )
         self.ctx.defer(result)
 
-    def interrupt_body(self) -> None:
+    def _interrupt_body(self) -> None:
         """Cancel a start under way; only the shutdown of the app does this."""
         if self._body is not None:
             self._body.cancel()
@@ -489,17 +509,17 @@ class Mount:
     async def _unload(self) -> None:
         if self._loaded is not None or self._effects:
             self._set_state(MountState.UNLOADING)
-        await self.unwind()
+        await self._unwind()
         # what is left could not be waited for, and ends on its own
         self._effects.clear()
         self.store = {}
         self.instance = None
         self._loaded = None
 
-    async def unwind(self) -> None:
+    async def _unwind(self) -> None:
         """Withdraw services and wait for their consumers, then undo effects newest first."""
         for registration in reversed(tuple(self.impls)):
-            await self.withdraw(registration)
+            await self._withdraw(registration)
         for effect in reversed(self.effects):
             if effect in self._effects:
                 await self._undo(effect)
@@ -512,24 +532,24 @@ class Mount:
             if not effect.disposed:
                 effect.request_dispose()
 
-    async def withdraw(self, registration: Registration) -> None:
+    async def _withdraw(self, registration: Registration) -> None:
         """Take the service of `registration` away and wait until every consumer has let go."""
         impl = registration.impl
         self.app.services.withdraw(impl)
         for user in self.app.services.users(impl):
             try:
-                await user.released(impl)
+                await user._released(impl)
             except Exception as error:  # noqa: BLE001 - teardown goes on whatever happens
                 self.report(error, f"waiting for {user.name} to let go of {impl.key}")
         if registration in self.impls:
             self.impls.remove(registration)
 
-    async def released(self, impl: Impl) -> None:
+    async def _released(self, impl: Impl) -> None:
         """Wait until this mount is no longer loaded with `impl`."""
-        if not self.uses(impl):
+        if not self._uses(impl):
             return
         with self.app.waits.waiting(self, for_end=False):
-            while self.uses(impl):
+            while self._uses(impl):
                 await self._changed()
 
     # -- change notification -----------------------------------------------------------------
@@ -538,7 +558,7 @@ class Mount:
         if state is self.state:
             return
         previous, self.state = self.state, state
-        self.app.mount_changed(self, previous)
+        self.app._mount_changed(self, previous)
         self._notify()
 
     def _notify(self) -> None:
@@ -551,45 +571,13 @@ class Mount:
             self._change = anyio.Event()
         await self._change.wait()
 
-    def start_active(self) -> None:
+    def _start_active(self) -> None:
         """Be active at once: a scope has nothing to load."""
         self._loaded = Target(0, ())
         self.state = MountState.ACTIVE
 
     def __repr__(self) -> str:
         return f"<Mount {self.name!r} {self.state.value}>"
-
-
-class MountEntry(Effect):
-    """The parent's effect that stands for a mount; it is over when the mount is."""
-
-    __slots__ = ("_child",)
-
-    def __init__(self, parent: Mount, child: Mount) -> None:
-        super().__init__(parent, f"mount {child.name}")
-        self._child = child
-
-    @property
-    def is_sync(self) -> bool:
-        """False: the end of a mount takes a task of its own."""
-        return False
-
-    async def dispose(self) -> None:
-        """Dispose the mount and wait for its end."""
-        await self._child.dispose()
-
-    def request_dispose(self) -> None:
-        """Have the mount disposed."""
-        self._child.request_dispose()
-
-
-def _bind_hook(
-    hook: Callable[..., Any], config: object, inner: Callable[[], Any]
-) -> Callable[[], Any]:
-    async def step() -> None:
-        await hook(config, inner)
-
-    return step
 
 
 _ACCEPTING = frozenset({MountState.PENDING, MountState.ACTIVE})

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
-from dsh.core import _dispatch
+from dsh.core._channels import check_listener, listen
 from dsh.core._events import (
     Emit,
     Event,
@@ -46,7 +46,7 @@ class ListenerSpec:
     def bind(self, ctx: Context, plugin: Plugin) -> None:
         """Register the listener of this plugin instance."""
         fn = getattr(plugin, self.attribute)
-        _dispatch.listen(ctx, self.event, fn, self.prepend, self.audience, once=False)
+        listen(ctx, self.event, fn, self.prepend, self.audience, once=False)
 
 
 class On(Generic[E_co]):
@@ -80,7 +80,7 @@ class On(Generic[E_co]):
     ) -> Callable[[P, Any, NextStream[T]], AsyncGenerator[T, None]]: ...
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Mark `fn` as a listener."""
-        _dispatch.check_listener(self._event, fn)
+        check_listener(self._event, fn)
         marks: list[tuple[type[Event], bool, Literal["scoped", "all"]]]
         marks = getattr(fn, _MARK, [])
         marks.append((self._event, self._prepend, self._audience))

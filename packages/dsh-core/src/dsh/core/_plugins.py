@@ -22,7 +22,7 @@ from typing import (
 from pydantic import BaseModel, ConfigDict, ValidationError
 from typing_extensions import TypeForm
 
-from dsh.core.errors import ConfigError, InvalidPluginError, MissingServiceError
+from dsh.core.errors import ConfigError, ConfigIssue, InvalidPluginError, MissingServiceError
 
 if TYPE_CHECKING:
     from dsh.core._context import Context
@@ -215,7 +215,11 @@ class PluginDef:
             if self.passes_raw_config:
                 return raw
             if raw:
-                raise ConfigError(self.name, ["this plugin takes no configuration"])
+                given = cast("Mapping[object, object]", raw if isinstance(raw, Mapping) else {})
+                issue = ConfigIssue(
+                    tuple(str(key) for key in given)[:1], "this plugin takes no settings"
+                )
+                raise ConfigError(self.name, [issue])
             return None
         if isinstance(raw, model):
             return raw
@@ -237,12 +241,13 @@ def _gives_defaults(model: type[BaseModel]) -> bool:
     return not decorators.model_validators and not decorators.root_validators
 
 
-def _issues(error: ValidationError) -> list[str]:
-    lines: list[str] = []
+def _issues(error: ValidationError) -> list[ConfigIssue]:
+    issues: list[ConfigIssue] = []
     for item in error.errors(include_url=False, include_input=False):
-        path = ".".join(str(part) for part in item["loc"]) or "config"
-        lines.append(f"{path}: {item['msg']}")
-    return lines
+        unknown = item["type"] == "extra_forbidden"
+        location = tuple(str(part) for part in item["loc"])
+        issues.append(ConfigIssue(location, "unknown field" if unknown else item["msg"], unknown))
+    return issues
 
 
 def definition_of(plugin: Any) -> PluginDef:
@@ -265,6 +270,22 @@ def definition_of(plugin: Any) -> PluginDef:
     raise InvalidPluginError(
         f"{plugin!r} is no plugin", hint="mount a Plugin class or a function taking (ctx, config)"
     )
+
+
+def validated_config(plugin: PluginLike, config: object) -> object:
+    """Return a configuration as the plugin would receive it; nothing is mounted.
+
+    What is returned may be given to `mount`, which does not validate it again.
+
+    Args:
+        plugin: A `Plugin` class, or a function taking `(ctx, config)`.
+        config: A mapping, or an instance of the plugin's `Config`.
+
+    Raises:
+        InvalidPluginError: The object is no plugin.
+        ConfigError: A field is unknown or does not fit.
+    """
+    return definition_of(plugin).validate(config)
 
 
 def _class_definition(cls: type[Plugin]) -> PluginDef:

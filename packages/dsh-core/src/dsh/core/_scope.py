@@ -45,7 +45,7 @@ class Scope:
         """
         check_key(parent)
         self._mount.check_accepting("a scope's parent")
-        self._mount.app.link_scope(self.key, parent, again=True)
+        self._mount.app._link_scope(self.key, parent, again=True)
 
     async def dispose(self) -> None:
         """End the scope; every caller waits for the same end."""

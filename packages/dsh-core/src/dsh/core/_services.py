@@ -48,7 +48,7 @@ class Impl:
         self.mount = mount
         self.check = check
         self.value = self.checked(value)
-        self.token = mount.app.next_token()
+        self.token = mount.app._next_token()
         self.withdrawn = False
         self.origin: Impl = self
         """What the registration began with; consumers of any of its values use this."""
@@ -74,7 +74,7 @@ class Impl:
 
     def available_to(self, consumer: Context) -> bool:
         """Whether `consumer` may be loaded with this value now."""
-        if self.withdrawn or not self.mount.provides_now:
+        if self.withdrawn or not self.mount._provides_now:
             return False
         if self.check is None:
             return True
@@ -98,7 +98,7 @@ class Registration(Effect):
         self.collect(self._withdraw)
 
     async def _withdraw(self) -> None:
-        await self.mount.withdraw(self)
+        await self.mount._withdraw(self)
 
     @property
     def impl(self) -> Impl:
@@ -172,13 +172,13 @@ class ServiceTable:
 
     def users(self, impl: Impl) -> list[Mount]:
         """Return the mounts that are loaded with `impl`."""
-        return [mount for mount in self._dependents.get(impl.key, ()) if mount.uses(impl)]
+        return [mount for mount in self._dependents.get(impl.key, ()) if mount._uses(impl)]
 
     def notify(self, key: str, label: Label) -> None:
         """Have the dependents of a key in one realm recompute their target."""
         for mount in list(self._dependents.get(key, ())):
             if mount.ctx.label(key) == label:
-                mount.refresh()
+                mount._refresh()
 
     def depend(self, mount: Mount, key: str) -> None:
         """Index `mount` as a dependent of `key`."""

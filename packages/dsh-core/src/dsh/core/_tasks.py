@@ -146,7 +146,7 @@ class Resident(Generic[T]):
             self.ended.succeed(None)
 
     def _break(self, error: Exception) -> None:
-        self._mount.fail(error, "a resource of the plugin broke")
+        self._mount._fail(error, "a resource of the plugin broke")
 
     async def leave(self) -> None:
         """Ask for the exit and wait for it; raises what the exit raised."""

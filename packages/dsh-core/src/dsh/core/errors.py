@@ -27,12 +27,14 @@ Each class carries a stable `code`; the wording of messages may change, codes do
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 __all__ = [
     "AbandonedError",
     "AppStateError",
     "ConfigError",
+    "ConfigIssue",
     "DshError",
     "EventDeclarationError",
     "EventModeError",
@@ -129,20 +131,36 @@ class ServiceOwnershipError(DshError):
     code = "SERVICE_OWNERSHIP"
 
 
+@dataclass(frozen=True, slots=True)
+class ConfigIssue:
+    """One thing that is wrong with a configuration; `str()` of it is a line for people."""
+
+    location: tuple[str, ...]
+    """Path of the field; empty for the configuration as a whole."""
+    detail: str
+    """What is wrong there."""
+    unknown: bool = False
+    """Whether the model has no such field."""
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.location) or 'config'}: {self.detail}"
+
+
 class ConfigError(DshError, ValueError):
     """A plugin's configuration does not fit its model.
 
     Args:
         plugin: Name of the plugin.
-        issues: One `path: problem` line each.
+        issues: What is wrong, at least one.
     """
 
     code = "INVALID_CONFIG"
 
-    def __init__(self, plugin: str, issues: Sequence[str]) -> None:
+    def __init__(self, plugin: str, issues: Sequence[ConfigIssue]) -> None:
         self.plugin = plugin
         self.issues = tuple(issues)
-        super().__init__(f"invalid config of {plugin!r}: " + "; ".join(self.issues))
+        told = "; ".join(str(issue) for issue in self.issues)
+        super().__init__(f"invalid config of {plugin!r}: {told}")
 
 
 class InvalidPluginError(DshError, TypeError):

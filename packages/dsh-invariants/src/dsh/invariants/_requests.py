@@ -10,7 +10,8 @@ from dsh.invariants._immutable import mutable_part
 from dsh.invariants._service import Reporter
 from dsh.llm import LlmRequest, StreamChunk
 from dsh.llm.events import LlmStream
-from dsh.session import Session, SessionStore, StepStart, fold_request_header
+from dsh.session import SessionStore, rebuild_request
+from dsh.session.errors import RebuildError
 
 __all__ = ["check_request", "install"]
 
@@ -32,24 +33,13 @@ def check_request(request: LlmRequest, store: SessionStore, report: Reporter) ->
         return
     part = mutable_part(request.messages, "messages") or mutable_part(request.tools, "tools")
     report.check(part is None, f"a request of the agent loop can still change: {part}")
-    boundary = _boundary(session)
-    if boundary is None:
+    turn, step = session.turn_open, session.step_open
+    if turn is None or step is None:
         report.fail(f"a request for session {session.id!r} is made outside of a step")
-    header = fold_request_header(session.events)
-    if header is None:
+    try:
+        expected = rebuild_request(session.events, turn, step)
+    except RebuildError:
         report.fail(f"a request for session {session.id!r} is made before its header was logged")
-    # a fresh session: whatever the live one has cached must not vouch for itself
-    rebuilt = Session("rebuilt", session.events[:boundary], enclosed=False)
-    expected = LlmRequest(
-        model=header.config.model,
-        messages=(*(header.message_prefix or ()), *rebuilt.derive_messages()),
-        system=header.system,
-        tools=header.tools,
-        temperature=header.config.temperature,
-        max_tokens=header.config.max_tokens,
-        stop=header.config.stop,
-        reasoning_effort=header.config.reasoning_effort,
-    )
     for field in (
         "model",
         "messages",
@@ -64,16 +54,6 @@ def check_request(request: LlmRequest, store: SessionStore, report: Reporter) ->
             getattr(request, field) == getattr(expected, field),
             f"{field} of the request for session {session.id!r} differs from what the log says",
         )
-
-
-def _boundary(session: Session) -> int | None:
-    """Return the seq of the open step's start, up to which its request derives."""
-    if session.step_open is None:
-        return None
-    seq = session.seq - 1
-    while not isinstance(session.events[seq].data, StepStart):
-        seq -= 1
-    return seq
 
 
 def install(ctx: Context, report: Reporter) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NoReturn, TypeAlias
 
-from dsh.core import ConfigError, Context, Effect, Mount, Service, settings
+from dsh.core import ConfigError, ConfigIssue, Context, Effect, Mount, Service, settings
 from dsh.invariants._selection import InvariantsConfig, Level, is_selected
 from dsh.invariants.errors import InvariantError, InvariantRegistrationError
 
@@ -183,7 +183,6 @@ def _level(config: InvariantsConfig) -> Level:
     if wanted == "full":
         return "full"
     if wanted:
-        raise ConfigError(
-            "invariants", [f"{_LEVEL_VARIABLE}: must be basic or full, not {wanted!r}"]
-        )
+        issue = ConfigIssue((_LEVEL_VARIABLE,), f"must be basic or full, not {wanted!r}")
+        raise ConfigError("invariants", [issue])
     return config.level

@@ -18,18 +18,19 @@ from dsh.llm import (
     StreamChunk,
 )
 from dsh.llm_deepseek._answer import Answer
+from dsh.llm_deepseek._call import Call
 from dsh.llm_deepseek._config import DeepSeekConfig
 from dsh.llm_deepseek._credentials import KeySource
 from dsh.llm_deepseek._endpoint import EndpointResolver
 from dsh.llm_deepseek._limits import Watch
+from dsh.llm_deepseek._provider_errors import aborted
 from dsh.llm_deepseek._serialize import Serializer
 from dsh.llm_deepseek._wire import EVENT_STREAM
 
 if TYPE_CHECKING:
     import httpcore
 
-    from dsh.llm_deepseek._clients import ClientPool
-    from dsh.llm_deepseek._exchange import Call
+    from dsh.llm_deepseek._http._clients import ClientPool
 
 _SENSITIVE: Final = ("key", "token", "auth", "secret", "cookie")
 
@@ -105,16 +106,14 @@ class DeepSeekAdapter(LlmAdapter):
                 wait the provider asks for and its name for the request, where it gave them.
         """
         # Imported here, so that a program which never asks a model never loads the HTTP library.
-        from dsh.llm_deepseek._exchange import Exchange, aborted
+        from dsh.llm_deepseek._http._exchange import Exchange
 
         if request.signal is not None and request.signal.aborted:
             raise aborted()
         call = self._call(request)
         pool = await self._current_pool()
         watch = Watch(call.idle_s, call.progress_s, request.signal)
-        exchange = Exchange(pool, call, watch)
-        try:
-            await exchange.open()
+        async with Exchange(pool, call, watch) as exchange:
             data = await exchange.accept()
             answer = Answer(call.provider, exchange.request_id, watch.progressed)
             while data:
@@ -128,11 +127,23 @@ class DeepSeekAdapter(LlmAdapter):
             exchange.complete = answer.complete
             for chunk in answer.end():
                 yield chunk
-        finally:
-            await exchange.close()
+
+    def render(self, request: LlmRequest) -> bytes:
+        """Return the body that is sent for a request, with the settings as they are now.
+
+        Args:
+            request: What to ask; `request.model` is the name the endpoint knows.
+
+        Returns:
+            The body, UTF-8 JSON; neither key nor headers are part of it.
+
+        Raises:
+            LlmError: `UNSUPPORTED_REASONING_EFFORT` or `UNSUPPORTED_CONTENT`.
+        """
+        return self._serializer.body(request)
 
     def preflight(self, model: str) -> Problem | None:
-        """Say whether the settings and the key are usable, without any network I/O.
+        """Say whether the settings and the key are usable; sends nothing.
 
         A key file, where one is configured and the variable is not set, is read.
 
@@ -175,12 +186,10 @@ class DeepSeekAdapter(LlmAdapter):
 
     def _call(self, request: LlmRequest) -> Call:
         """Gather what one request needs; settings that change later do not reach it."""
-        from dsh.llm_deepseek._exchange import Call
-
         config = self._config
         return Call(
             provider=config.provider,
-            body=self._serializer.body(request),
+            body=self.render(request),
             key=self._keys.find(config, config.provider),
             key_name=config.api_key_env,
             headers=self._headers(),
@@ -204,7 +213,7 @@ class DeepSeekAdapter(LlmAdapter):
 
     async def _current_pool(self) -> ClientPool:
         """Return the clients of the endpoint as it is now."""
-        from dsh.llm_deepseek._clients import ClientPool
+        from dsh.llm_deepseek._http._clients import ClientPool
 
         endpoint = self._endpoints.resolve(self._config)
         pool = self._pool

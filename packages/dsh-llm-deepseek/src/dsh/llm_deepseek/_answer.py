@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dsh.llm import LlmError, LlmFailure, StreamChunk
+from dsh.llm import LlmError, StreamChunk
+from dsh.llm_deepseek._provider_errors import facts_of
 from dsh.llm_deepseek._sse import MAX_EVENT_BYTES, SseDecoder
 from dsh.llm_deepseek._translate import Translator
 
@@ -69,6 +70,4 @@ class Answer:
         return self._translator.end()
 
     def _error(self, message: str, code: str) -> LlmError:
-        name = self._request_id
-        failure = None if name is None else LlmFailure(request_id=name)
-        return LlmError(message, code=code, failure=failure)
+        return LlmError(message, code=code, failure=facts_of(self._request_id))

@@ -6,6 +6,7 @@ import logging
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,12 +14,13 @@ from pydantic import SecretStr
 
 from dsh.core import secrets
 from dsh.llm import LlmError
+from dsh.paths import StateFileError, read_private
 
 if TYPE_CHECKING:
     from dsh.llm_deepseek._config import DeepSeekConfig
 
 MAX_KEY_BYTES: Final = 64 * 1024
-"""Largest key file that is read."""
+"""Size of the largest key file that is read; a larger one is refused."""
 
 _log = logging.getLogger("dsh.llm_deepseek")
 
@@ -66,24 +68,25 @@ class KeySource:
 
     def _stored(self, path: Path) -> str:
         try:
-            with path.open("rb") as file:
-                self._warn_if_shared(path, os.fstat(file.fileno()).st_mode)
-                data = file.read(MAX_KEY_BYTES)
-        except FileNotFoundError:
-            return ""
-        except OSError as error:
+            data = read_private(path, limit=MAX_KEY_BYTES)
+        except StateFileError as error:
             raise LlmError(
-                f"the stored key in {path} cannot be read: {error.strerror or error}",
+                f"the stored key cannot be read: {error.message}",
                 code=LlmError.MISSING_CREDENTIAL,
                 hint="store it again with `dsh login`",
             ) from error
+        if data is None:
+            return ""
+        self._warn_if_shared(path)
         return data.decode("utf-8", "replace").strip()
 
-    def _warn_if_shared(self, path: Path, mode: int) -> None:
-        shared = os.name == "posix" and bool(mode & (stat.S_IRWXG | stat.S_IRWXO))
-        if shared and path not in self._warned:
-            self._warned.add(path)
-            _log.warning("other users can read the key in %s; run chmod 600 on it", path)
+    def _warn_if_shared(self, path: Path) -> None:
+        if os.name != "posix" or path in self._warned:
+            return
+        with suppress(OSError):  # it is gone by now
+            if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                self._warned.add(path)
+                _log.warning("other users can read the key in %s; run chmod 600 on it", path)
 
 
 def _missing(config: DeepSeekConfig, provider: str) -> LlmError:

@@ -13,7 +13,6 @@ from dsh.llm import (
     Finish,
     FinishReason,
     LlmError,
-    LlmFailure,
     ReasoningBlock,
     ReasoningDelta,
     StreamChunk,
@@ -24,7 +23,7 @@ from dsh.llm import (
     ToolCallDelta,
     UsageChunk,
 )
-from dsh.llm_deepseek._failures import ProviderError, code_of_word, shown
+from dsh.llm_deepseek._provider_errors import ProviderError, code_of_word, facts_of, shown
 from dsh.llm_deepseek._surrogates import SurrogateJoiner, whole
 from dsh.llm_deepseek._usage import read_usage
 
@@ -279,10 +278,7 @@ class Translator:
         self.failure = self._failed(LlmError.MALFORMED_RESPONSE, message)
 
     def _failed(self, code: str, message: str, status: int | None = None) -> FinishReason:
-        facts = None
-        if status is not None or self._request_id is not None:
-            facts = LlmFailure(status=status, request_id=self._request_id)
-        return FinishReason("error", message, code, facts)
+        return FinishReason("error", message, code, facts_of(self._request_id, status))
 
 
 def _lenient(raw: bytes) -> object:

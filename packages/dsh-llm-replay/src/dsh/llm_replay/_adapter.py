@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import json
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 
 import anyio
 import anyio.lowlevel
 
-from dsh.llm import CancelSignal, Finish, LlmAdapter, LlmRequest, ModelInfo, StreamChunk
+from dsh.llm import CancelSignal, Finish, LlmAdapter, LlmRequest, ModelInfo, StreamChunk, to_wire
 from dsh.llm.errors import LlmError
 from dsh.llm_replay._calls import CallOutcome, ModelCall
 from dsh.llm_replay._entries import Answer, Entry, EntryFunction, Hang, Held, Throw
@@ -81,6 +84,19 @@ class ScriptPlayer(LlmAdapter):
     def models(self) -> Sequence[ModelInfo]:
         """List the declared models."""
         return self._models
+
+    def render(self, request: LlmRequest) -> bytes:
+        """Return the request as JSON, in the form of `dsh.llm.to_wire`.
+
+        Which session asks, and whether a loop does, is not part of it: equal questions give equal
+        bytes.
+
+        Args:
+            request: What would be asked.
+        """
+        asked = replace(request, session_id=None, loop=False)
+        text = json.dumps(to_wire(asked), ensure_ascii=False, separators=(",", ":"))
+        return text.encode()
 
     @abstractmethod
     def take(self, request: LlmRequest) -> Entry:
@@ -276,10 +292,5 @@ async def _sleep(seconds: float, signal: CancelSignal | None) -> None:
 
 async def _pass(gate: Gate, signal: CancelSignal | None) -> None:
     """Wait at a gate until it opens or the signal aborts."""
-    with anyio.CancelScope() as scope:
-        remove = None if signal is None else signal.on_abort(scope.cancel)
-        try:
-            await gate.pass_through()
-        finally:
-            if remove is not None:
-                remove()
+    with nullcontext() if signal is None else signal.cancel_scope():
+        await gate.pass_through()

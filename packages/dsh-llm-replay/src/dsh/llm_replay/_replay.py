@@ -154,6 +154,10 @@ class RecordingAdapter(LlmAdapter):
         finally:
             self._answers[place] = thrown or tuple(chunks)
 
+    def render(self, request: LlmRequest) -> bytes | None:
+        """Ask the inner adapter."""
+        return self._inner.render(request)
+
     def preflight(self, model: str) -> Problem | None:
         """Ask the inner adapter."""
         return self._inner.preflight(model)

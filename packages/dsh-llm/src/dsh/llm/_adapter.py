@@ -78,8 +78,27 @@ class LlmAdapter(ABC):
                 in front; configured defaults are already filled in. Read only.
         """
 
+    def render(self, request: LlmRequest) -> bytes | None:
+        """Return the body that `stream` would send for a request; no I/O.
+
+        An adapter with a wire form of its own renders with the code that sends, so that the two
+        cannot differ.
+
+        Args:
+            request: As `stream` gets it.
+
+        Returns:
+            The bytes; None if this adapter has no wire form.
+
+        Raises:
+            LlmError: The request cannot be sent like this.
+        """
+        return None
+
     def preflight(self, model: str) -> Problem | None:
-        """Say what keeps `model` from being called, such as a missing key, without any I/O.
+        """Say what keeps `model` from being called, such as a missing key; sends nothing.
+
+        It may read local files, and is called on the event loop.
 
         Args:
             model: The id the provider uses.

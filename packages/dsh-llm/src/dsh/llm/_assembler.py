@@ -77,9 +77,9 @@ class BlockAssembler:
                 self._finish = chunk
             case _:
                 raise LlmError(
-                    f"An answer's stream holds {chunk!r}, which is no chunk of the protocol.",
+                    f"an answer's stream holds {chunk!r}, which is no chunk of the protocol",
                     code=LlmError.MALFORMED_RESPONSE,
-                    hint="Yield only the chunk classes of dsh.llm.",
+                    hint="yield only the chunk classes of dsh.llm",
                 )
         return None
 
@@ -194,8 +194,8 @@ class _Partial:
             call_id = self.id or f"call-{self.index}"
             return ToolCallBlock(call_id, self.name, "".join(self.arguments))
         raise LlmError(
-            f"Block {self.index} of an answer is a {self.kind!r} and was never closed, "
-            "so nobody knows what is in it.",
+            f"block {self.index} of an answer is a {self.kind!r} and was never closed, "
+            "so nobody knows what is in it",
             code=LlmError.MALFORMED_RESPONSE,
-            hint="An adapter closes every block of a kind of its own with a block-end.",
+            hint="an adapter closes every block of a kind of its own with a block-end",
         )

@@ -98,16 +98,16 @@ def completed(config: LlmCallConfig, route: ResolvedModel) -> LlmCallConfig:
         effort = defaults.reasoning_effort if effort is None else effort
     if max_tokens is not None and max_tokens < 1:
         raise LlmError(
-            f"An answer of {route.qualified!r} cannot be limited to {max_tokens!r} tokens.",
+            f"an answer of {route.qualified!r} cannot be limited to {max_tokens!r} tokens",
             code=LlmError.INVALID_MAX_TOKENS,
-            hint="max_tokens is a positive integer, or None.",
+            hint="max_tokens is a positive integer, or None",
         )
     offered = () if route.info is None else route.info.reasoning_efforts
     if effort is not None and offered and effort not in offered:
         raise LlmError(
-            f"{route.qualified!r} does not offer the reasoning effort {effort!r}.",
+            f"{route.qualified!r} does not offer the reasoning effort {effort!r}",
             code=LlmError.UNSUPPORTED_REASONING_EFFORT,
-            hint=f"Use one of {', '.join(repr(item) for item in offered)}.",
+            hint=f"use one of {', '.join(repr(item) for item in offered)}",
         )
     if max_tokens == config.max_tokens and effort == config.reasoning_effort:
         return config
@@ -121,9 +121,9 @@ def _opened(adapter: LlmAdapter, request: LlmRequest) -> AsyncGenerator[StreamCh
     if inspect.iscoroutine(chunks):
         chunks.close()
     raise LlmError(
-        f"{type(adapter).__name__}.stream returned {type(chunks).__name__}, not a stream.",
+        f"{type(adapter).__name__}.stream returned {type(chunks).__name__}, not a stream",
         code=LlmError.INVALID_ADAPTER,
-        hint="Write it as an async generator: `async def stream` with `yield`.",
+        hint="write it as an async generator: `async def stream` with `yield`",
     )
 
 
@@ -182,11 +182,11 @@ def _closed(route: ResolvedModel, request: LlmRequest) -> FinishReason:
         return FinishReason("aborted", _aborted(request), LlmError.ABORTED)
     return FinishReason(
         "error",
-        f"The stream of {route.qualified!r} ended before the answer did.",
+        f"the stream of {route.qualified!r} ended before the answer did",
         LlmError.STREAM_CLOSED,
     )
 
 
 def _aborted(request: LlmRequest) -> str:
     reason = None if request.signal is None else request.signal.reason
-    return f"The request was aborted: {reason}" if reason else "The request was aborted."
+    return f"the request was aborted: {reason}" if reason else "the request was aborted"

@@ -59,10 +59,10 @@ class Catalog:
                 known = self._qualified.setdefault((entry.provider, info.id), resolved)
                 if known is not resolved:
                     raise LlmError(
-                        f"Model {resolved.qualified!r} is registered already, by "
-                        f"{type(known.adapter).__name__}.",
+                        f"model {resolved.qualified!r} is registered already, by "
+                        f"{type(known.adapter).__name__}",
                         code=LlmError.DUPLICATE_ADAPTER,
-                        hint="Register it under another provider name, or remove one of the two.",
+                        hint="register it under another provider name, or remove one of the two",
                     )
                 self._models.setdefault(info.id, []).append(resolved)
 
@@ -107,36 +107,36 @@ class Catalog:
         entries = self._providers[provider]
         if len(entries) > 1:
             raise LlmError(
-                f"Provider {provider!r} has {len(entries)} adapters and none of them declares "
-                f"the model {model!r}.",
+                f"provider {provider!r} has {len(entries)} adapters and none of them declares "
+                f"the model {model!r}",
                 code=LlmError.AMBIGUOUS_MODEL,
-                hint="Declare the model in the configuration of the adapter that serves it.",
+                hint="declare the model in the configuration of the adapter that serves it",
             )
         return ResolvedModel(provider, model, entries[0].adapter)
 
     def _ambiguous(self, name: str, qualified: list[str]) -> LlmError:
         return LlmError(
-            f"More than one provider has a model {name!r}.",
+            f"more than one provider has a model {name!r}",
             code=LlmError.AMBIGUOUS_MODEL,
-            hint=f"Name one of {_listed(qualified)}.",
+            hint=f"name one of {_listed(qualified)}",
         )
 
     def _miss(self, name: str) -> LlmError:
         if not self._providers:
-            hint = "No adapter is registered at all: mount one, such as the plugin llm-deepseek."
+            hint = "no adapter is registered at all: mount one, such as the plugin llm-deepseek"
         else:
             # Only a miss needs it, and it is not free to import.
             from difflib import get_close_matches
 
             names = [f"{provider}/{model}" for provider, model in self._qualified]
             close = get_close_matches(name, [*names, *self._models], n=1, cutoff=0.5)
-            nearest = f"Did you mean {close[0]!r}? " if close else ""
+            nearest = f"did you mean {close[0]!r}? " if close else ""
             hint = (
-                f"{nearest}Registered are {_listed(names)}; a model nobody declares is called "
-                f"as 'provider/model' with one of the providers {_listed(self._providers)}."
+                f"{nearest}registered are {_listed(names)}; a model nobody declares is called "
+                f"as 'provider/model' with one of the providers {_listed(self._providers)}"
             )
         return LlmError(
-            f"No registered adapter serves the model {name!r}.",
+            f"no registered adapter serves the model {name!r}",
             code=LlmError.NO_ADAPTER,
             hint=hint,
         )

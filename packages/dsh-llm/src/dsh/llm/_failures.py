@@ -76,7 +76,7 @@ def _code(error: object) -> str | None:
 def _message(error: object) -> str:
     return (
         _shown(error)
-        or f"The model call failed with {type(error).__name__}, which does not say why."
+        or f"the model call failed with {type(error).__name__}, which does not say why"
     )
 
 

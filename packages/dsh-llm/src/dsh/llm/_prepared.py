@@ -73,16 +73,16 @@ class PreparedCall:
         """
         if self._used:
             raise LlmError(
-                f"The prepared call of {self._config.model!r} was made already.",
+                f"the prepared call of {self._config.model!r} was made already",
                 code=LlmError.INVALID_PREPARED_CALL,
-                hint="Prepare a new one for every call.",
+                hint="prepare a new one for every call",
             )
         if request.config != self._config:
             raise LlmError(
-                f"The request's configuration {request.config!r} is not the prepared one, "
-                f"{self._config!r}.",
+                f"the request's configuration {request.config!r} is not the prepared one, "
+                f"{self._config!r}",
                 code=LlmError.INVALID_PREPARED_CALL,
-                hint="Build the request from the prepared call's config.",
+                hint="build the request from the prepared call's config",
             )
         self._used = True
         return self._dispatch(request, self._catalog, self._route)

@@ -29,9 +29,9 @@ class Registry:
         entry = _entry(adapter, provider, models)
         if not entry.models:
             raise LlmError(
-                f"{type(adapter).__name__} is registered as {provider!r} without any model.",
+                f"{type(adapter).__name__} is registered as {provider!r} without any model",
                 code=LlmError.INVALID_ADAPTER,
-                hint="Pass the models it serves, or have its models() list them.",
+                hint="pass the models it serves, or have its models() list them",
             )
         registration = AdapterRegistration(self, entry)
 
@@ -98,9 +98,9 @@ class AdapterRegistration:
         """
         if self._disposed:
             raise LlmError(
-                f"The registration of {self.provider!r} has ended and cannot be changed.",
+                f"the registration of {self.provider!r} has ended and cannot be changed",
                 code=LlmError.REGISTRATION_DISPOSED,
-                hint="Register the adapter again.",
+                hint="register the adapter again",
             )
         old = self._entry
         new = _entry(old.adapter, old.provider, models)
@@ -132,15 +132,15 @@ def _entry(adapter: LlmAdapter, provider: str, models: Sequence[str | ModelInfo]
     """Check everything about a registration and return its entry."""
     if not isinstance(adapter, LlmAdapter):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LlmError(
-            f"{adapter!r} is registered as an adapter and is none.",
+            f"{adapter!r} is registered as an adapter and is none",
             code=LlmError.INVALID_ADAPTER,
-            hint="Pass an instance of a subclass of dsh.llm.LlmAdapter.",
+            hint="pass an instance of a subclass of dsh.llm.LlmAdapter",
         )
     if not provider or "/" in provider or provider != provider.strip():
         raise LlmError(
-            f"{provider!r} cannot be the name of a provider.",
+            f"{provider!r} cannot be the name of a provider",
             code=LlmError.INVALID_ADAPTER,
-            hint="Use a short name without slashes, such as 'deepseek'.",
+            hint="use a short name without slashes, such as 'deepseek'",
         )
     known = _known(adapter, provider)
     wanted = tuple(known) if models is None else models
@@ -149,9 +149,9 @@ def _entry(adapter: LlmAdapter, provider: str, models: Sequence[str | ModelInfo]
         info = item if isinstance(item, ModelInfo) else known.get(item) or ModelInfo(item)
         if info.id in infos:
             raise LlmError(
-                f"Model {info.id!r} of {provider!r} is listed twice.",
+                f"model {info.id!r} of {provider!r} is listed twice",
                 code=LlmError.DUPLICATE_ADAPTER,
-                hint="List each model once.",
+                hint="list each model once",
             )
         _check(info, provider, LlmError.INVALID_ADAPTER)
         infos[info.id] = replace(info, provider=provider)
@@ -164,10 +164,10 @@ def _known(adapter: LlmAdapter, provider: str) -> dict[str, ModelInfo]:
     for info in adapter.models():
         if not isinstance(info, ModelInfo) or info.id in known:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise LlmError(
-                f"The models of {type(adapter).__name__} ({provider!r}) have a wrong or repeated "
-                f"entry: {info!r}.",
+                f"the models of {type(adapter).__name__} ({provider!r}) have a wrong or repeated "
+                f"entry: {info!r}",
                 code=LlmError.INVALID_CATALOG,
-                hint="models() returns ModelInfo objects with distinct ids.",
+                hint="models() returns ModelInfo objects with distinct ids",
             )
         _check(info, provider, LlmError.INVALID_CATALOG)
         known[info.id] = info
@@ -175,29 +175,29 @@ def _known(adapter: LlmAdapter, provider: str) -> dict[str, ModelInfo]:
 
 
 def _check(info: ModelInfo, provider: str, bad_id: str) -> None:
-    where = f"Model {info.id!r} of {provider!r}"
+    where = f"model {info.id!r} of {provider!r}"
     if not isinstance(info.id, str) or not info.id or info.id != info.id.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise LlmError(f"{where} has no proper id.", code=bad_id)
+        raise LlmError(f"{where} has no proper id", code=bad_id)
     if info.name == "":
-        raise LlmError(f"{where} has an empty name.", code=LlmError.INVALID_MODEL_INFO)
+        raise LlmError(f"{where} has an empty name", code=LlmError.INVALID_MODEL_INFO)
     if not _positive(info.context_window):
         raise LlmError(
-            f"{where} has a context window of {info.context_window!r} tokens.",
+            f"{where} has a context window of {info.context_window!r} tokens",
             code=LlmError.INVALID_CONTEXT,
-            hint="It is a positive integer, or None where it is not known.",
+            hint="it is a positive integer, or None where it is not known",
         )
     if not _positive(info.max_output_tokens):
         raise LlmError(
-            f"{where} has an output limit of {info.max_output_tokens!r} tokens.",
+            f"{where} has an output limit of {info.max_output_tokens!r} tokens",
             code=LlmError.INVALID_MAX_TOKENS,
-            hint="It is a positive integer, or None where it is not known.",
+            hint="it is a positive integer, or None where it is not known",
         )
     efforts = info.reasoning_efforts
     if "" in efforts or len(set(efforts)) != len(efforts):
         raise LlmError(
-            f"{where} lists the reasoning efforts {efforts!r}.",
+            f"{where} lists the reasoning efforts {efforts!r}",
             code=LlmError.INVALID_REASONING,
-            hint="They are distinct and not empty.",
+            hint="they are distinct and not empty",
         )
 
 

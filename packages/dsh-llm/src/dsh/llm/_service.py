@@ -10,7 +10,7 @@ from typing import ClassVar
 from dsh.core import Context, Service
 from dsh.llm._adapter import LlmAdapter, ModelInfo, Problem
 from dsh.llm._assembler import BlockAssembler
-from dsh.llm._call import call, completed
+from dsh.llm._call import call, completed, outgoing
 from dsh.llm._catalog import Catalog, ResolvedModel
 from dsh.llm._chunks import FinishReason, StreamChunk, TokenUsage
 from dsh.llm._content import ContentBlock, Message, ToolCallBlock
@@ -97,23 +97,44 @@ class LlmService(Service, key="llm"):
         """
         return self._registry.catalog.resolve(model)
 
-    def preflight(self, model: str) -> Problem | None:
-        """Say what keeps a model from being called as things stand; makes no I/O.
+    def preflight(self, model: str, reasoning_effort: str | None = None) -> Problem | None:
+        """Say what keeps a model from being called as things stand; nothing is sent.
 
         Args:
             model: `provider/model` or a bare id.
+            reasoning_effort: The effort it would be asked for; the configured one if not given.
 
         Returns:
             The problem, or None if nothing is known to be in the way.
         """
         try:
             route = self.resolve(model)
+            completed(LlmCallConfig(model, reasoning_effort=reasoning_effort), route)
             return route.adapter.preflight(route.model)
         except LlmError as error:
             return Problem(error.message, error.code, error.hint)
         except Exception as error:  # noqa: BLE001 - an adapter that cannot say is a problem too
             failure = normalize_failure(error)
             return Problem(failure.message or "", failure.code or LlmError.UNKNOWN)
+
+    def render(self, request: LlmRequest) -> bytes | None:
+        """Return the bytes that would be sent for a request; makes no I/O and asks no listener.
+
+        Together with `dsh.session.rebuild_request` this shows what the model was told, from the
+        log alone.
+
+        Args:
+            request: What would be asked; the adapter's defaults fill what it leaves open.
+
+        Returns:
+            The body as the adapter of its model writes it; None if that has no wire form.
+
+        Raises:
+            LlmError: As `resolve`, as `prepare`, and what the adapter has against the request.
+        """
+        catalog = self._registry.catalog
+        route = catalog.resolve(request.model)
+        return route.adapter.render(outgoing(catalog, route, request))
 
     async def prepare(self, config: LlmCallConfig) -> PreparedCall:
         """Settle one call before it is made, so that it can be logged first.

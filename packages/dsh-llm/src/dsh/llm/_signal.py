@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 import anyio
 
@@ -14,9 +15,8 @@ class CancelSignal:
     """Says once, to everybody who holds it, that the work it belongs to is no longer wanted.
 
     A signal is not a cancel scope: aborting it interrupts nobody, so whoever works for the request
-    can still finish its records. Code that waits registers a callback with `on_abort`, typically
-    the `cancel` method of a private `anyio.CancelScope`. All methods belong to the event loop's
-    thread.
+    can still finish its records. Code that waits does so inside `cancel_scope`, or is told by a
+    callback of `on_abort`. All methods belong to the event loop's thread.
     """
 
     __slots__ = ("_aborted", "_callbacks", "_reason")
@@ -72,6 +72,34 @@ class CancelSignal:
             self._callbacks.pop(key, None)
 
         return remove
+
+    @contextmanager
+    def cancel_scope(self, grace_s: float = 0) -> Generator[anyio.CancelScope]:
+        """Run a block that is left once the signal has aborted.
+
+        The block is cancelled, nobody else is, and the code behind it goes on: look at `aborted`
+        there. Like every cancel scope it may hold no `yield` of an async generator.
+
+        Args:
+            grace_s: Seconds the block may still take once the signal has aborted.
+
+        Yields:
+            The scope of the block.
+        """
+        with anyio.CancelScope() as scope:
+
+            def expire() -> None:
+                if grace_s > 0:
+                    scope.deadline = anyio.current_time() + grace_s
+                else:
+                    # a deadline that is due is noticed one round of the event loop later
+                    scope.cancel()
+
+            remove = self.on_abort(expire)
+            try:
+                yield scope
+            finally:
+                remove()
 
     async def wait(self) -> str | None:
         """Wait until the signal aborts and return the reason."""

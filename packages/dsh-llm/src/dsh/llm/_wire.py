@@ -84,7 +84,7 @@ def _read(adapter: TypeAdapter[Any], kind: object, value: object) -> object:
             for issue in error.errors(include_url=False, include_context=False, include_input=False)
         )
         raise LlmError(
-            f"This is not the wire form of {_name(kind)}: {places}", code=LlmError.INVALID_WIRE
+            f"this is not the wire form of {_name(kind)}: {places}", code=LlmError.INVALID_WIRE
         ) from error
 
 

@@ -104,7 +104,7 @@ class LlmError(DshError):
     def from_finish(cls, reason: FinishReason) -> LlmError:
         """Make the error that a finish of kind `error` or `aborted` stands for."""
         return cls(
-            reason.message or f"The answer ended with {reason.kind!r}.",
+            reason.message or f"the answer ended with {reason.kind!r}",
             code=reason.code or (cls.ABORTED if reason.kind == "aborted" else cls.UNKNOWN),
             failure=reason.failure,
         )

@@ -15,7 +15,6 @@ from dsh.loader._bundles import (
 )
 from dsh.loader._choice import SeamChoice, installed_seam_keys
 from dsh.loader._deployment import Deployment, Limits, Origin, Row, compose
-from dsh.loader._interpolate import is_secret_path
 from dsh.loader._layers import (
     Layer,
     LayerKind,
@@ -23,12 +22,12 @@ from dsh.loader._layers import (
     file_layer,
     mapping_layer,
     read_file,
-    set_layer,
     untrusted_layer,
 )
+from dsh.loader._narrow import only_providers
 from dsh.loader._paths import FILE_NAME, find_project_file
 from dsh.loader._read import read_deployment
-from dsh.loader._seams import choose_provider
+from dsh.loader._seams import SPINE_KEYS
 from dsh.loader._show import render_deployment
 from dsh.loader._sync import run_sync
 from dsh.loader._trust import TrustRecord, TrustStore
@@ -47,6 +46,7 @@ from dsh.loader.errors import (
 
 __all__ = [
     "FILE_NAME",
+    "SPINE_KEYS",
     "BootError",
     "ConfigFileError",
     "ConfigKeyError",
@@ -70,22 +70,20 @@ __all__ = [
     "bundle_hint",
     "check_pins",
     "choose_bundle",
-    "choose_provider",
     "compose",
     "explain_bundle",
     "explain_choice",
     "file_layer",
     "find_project_file",
     "installed_seam_keys",
-    "is_secret_path",
     "load_bundle",
     "mapping_layer",
+    "only_providers",
     "open_app",
     "parse_yaml",
     "read_deployment",
     "read_file",
     "render_deployment",
     "run_sync",
-    "set_layer",
     "untrusted_layer",
 ]

@@ -104,7 +104,8 @@ class LoadedApp(App):
 
         Args:
             model: `provider/model`, or a bare name that one provider declares.
-            cwd: Working directory of its commands; the process's if not given.
+            cwd: Working directory of its commands; the process's if not given. Not with `resume`,
+                which goes on in the folder of the session.
             effort: Reasoning effort, one the model declares.
             max_steps: Model requests of one turn.
             max_tokens: Output tokens of one model request.
@@ -112,12 +113,17 @@ class LoadedApp(App):
             tools: Tools of this agent alone, on top of those the deployment gives everybody.
             setup: Composes the agent's scope further, before it is published.
             agent_id: Registry id; made up when absent.
-            session_id: Id of the new session; made up when absent.
+            session_id: Id of the new session; made up when absent. Not with `resume` either.
             resume: Id of a stored session to go on with, instead of a new one.
 
         Raises:
+            TypeError: `resume` is given together with `cwd` or `session_id`.
             MissingServiceError: No bundle with an agent loop is mounted.
         """
+        if resume is not None and not (cwd is None and session_id is None):
+            raise TypeError(
+                "a session that is resumed has its own folder and id: leave out cwd and session_id"
+            )
         # the agent wheels are loaded by the bundle; an app without one never pays for them
         from dsh.agent import AgentOptions, open_agent
 
@@ -133,7 +139,7 @@ class LoadedApp(App):
         )
         return open_agent(
             self,
-            cwd=os.path.abspath("." if cwd is None else cwd),
+            cwd=None if resume is not None else os.path.abspath(cwd or "."),
             options=options,
             agent_id=agent_id,
             session_id=session_id,

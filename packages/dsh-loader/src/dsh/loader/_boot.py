@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from dsh.core import App, DshError, Mount, MountState, PluginLike
@@ -19,8 +20,9 @@ from dsh.loader._choice import (
 )
 from dsh.loader._deployment import Deployment, Row
 from dsh.loader._layers import Layer, LayerKind
-from dsh.loader._plugins import check_config, load_plugin, load_point
+from dsh.loader._plugins import checked_config, load_plugin, load_point
 from dsh.loader._seams import (
+    SPINE_KEYS,
     candidates_for,
     choose_provider,
     provider_config,
@@ -34,10 +36,6 @@ from dsh.loader.errors import (
     RowError,
     SeamError,
     deepest_cause,
-)
-
-_SPINE_KEYS: Final = frozenset(
-    {"agent_loop", "agents", "invariants", "llm", "sessions", "system_prompt", "tools"}
 )
 
 
@@ -80,8 +78,8 @@ class Boot:
             BootError: Something did not become active; says what and why.
         """
         self.bundle = explain_bundle(self._deployment, defaults=self._all_defaults())
-        for row, plugin, path_of in self._loaded():
-            self._mount(row.id, plugin, row.config, path_of)
+        for part in self._loaded():
+            self._mount(part)
         for plugin, config in self._extra:
             mount = self._app.mount(plugin, config)
             self.rows.setdefault(mount.name, mount)
@@ -99,8 +97,8 @@ class Boot:
 
     # -- importing and mounting --------------------------------------------------------------
 
-    def _loaded(self) -> list[tuple[Row, PluginLike, _PathOf]]:
-        """Import every enabled row before any of them starts."""
+    def _loaded(self) -> list[_Part]:
+        """Import every enabled row, and check its settings, before any of them starts."""
         loaded: list[tuple[Row, PluginLike, _PathOf]] = []
         failures: list[tuple[Row, DshError]] = []
         for row, base in self._wanted():
@@ -118,9 +116,7 @@ class Boot:
             raise BootError(
                 [Problem(row.id, "failed", str(error), error) for row, error in failures]
             )
-        for row, plugin, path_of in loaded:
-            check_config(plugin, row.config, path_of)
-        return loaded
+        return [_checked(row.id, plugin, row.config, path_of) for row, plugin, path_of in loaded]
 
     def _wanted(self) -> Iterable[tuple[Row, KeyPath]]:
         rows = self._deployment.rows
@@ -151,15 +147,10 @@ class Boot:
                 return Row(row.id, row.use, {**section, **row.config}, row.disabled, row.layer)
         return row
 
-    def _mount(self, name: str, plugin: PluginLike, config: JsonObject, path_of: _PathOf) -> Mount:
-        try:
-            mount = self._app.mount(plugin, config)
-        except TypeError as error:
-            where, _ = path_of(())
-            raise RowError("import", name, where, str(error)) from error
-        mount.name = name
-        self.rows[name] = mount
-        return mount
+    def _mount(self, part: _Part) -> None:
+        mount = self._app.mount(part.plugin, part.config)
+        mount.name = part.name
+        self.rows[part.name] = mount
 
     def _path_of(self, base: KeyPath) -> _PathOf:
         def path_of(location: KeyPath) -> tuple[str, str]:
@@ -183,36 +174,25 @@ class Boot:
 
     def _is_offered(self, key: str) -> bool:
         """Whether something mounted will provide `key` once it is active."""
-        return any(
-            getattr(mount.definition.target, "service_key", None) == key
-            or any(registration.impl.key == key for registration in mount.impls)
-            for mount in self._app.mounts
-        )
+        return any(_would_provide(mount, key) for mount in self._app.mounts)
 
     def _choose(self, key: str) -> SeamChoice:
-        deployment = self._deployment
-        return choose_provider(
-            key,
-            named=deployment.seams.get(key),
-            where=deployment.where(("seams", key)),
-            app=deployment.app,
-            bundle=self._bundle_name,
-            defaults=self._all_defaults(),
-        )
+        return _chosen(self._deployment, key, self.bundle, self._all_defaults())
 
     def _provide(self, key: str) -> None:
-        deployment = self._deployment
         choice = self.seams[key] = self._choose(key)
-        if self._is_offered(key):
-            return  # a row of the deployment provides it already
-        provider = choice.provider
-        section = deployment.section(key)
+        if not self._is_offered(key):  # by a row of the deployment, which then is the provider
+            self._mount(self._provider(choice))
+
+    def _provider(self, choice: SeamChoice) -> _Part:
+        """Import what was chosen and check its settings."""
+        key, provider = choice.key, choice.provider
+        section = self._deployment.section(key)
         config = provider_config(key, section, provider.name, choice.candidates)
-        where = deployment.where((key,) if section else ("seams", key))
+        where = self._deployment.where((key,) if section else ("seams", key))
         plugin = load_point(provider, provider.name, where)
         path_of = self._section_path_of(key, provider.name, section)
-        check_config(plugin, config, path_of)
-        self._mount(provider.name, plugin, config, path_of)
+        return _checked(provider.name, plugin, config, path_of)
 
     def _check_unused_sections(self) -> None:
         """Check the settings of services nobody asked for, so that a slip is told all the same."""
@@ -220,12 +200,7 @@ class Boot:
             if not candidates_for(key) or key in self.seams or self._is_offered(key):
                 continue
             with suppress(SeamError, RowError):
-                choice = self._choose(key)
-                section = self._deployment.section(key)
-                name = choice.provider.name
-                config = provider_config(key, section, name, choice.candidates)
-                plugin = load_point(choice.provider, name, self._deployment.where((key,)))
-                check_config(plugin, config, self._section_path_of(key, name, section))
+                self._provider(self._choose(key))
 
     def _section_path_of(self, key: str, provider: str, section: JsonObject) -> _PathOf:
         def path_of(location: KeyPath) -> tuple[str, str]:
@@ -303,10 +278,9 @@ class Boot:
 
     def _who_provides(self, key: str, waiting: Mount) -> str:
         for mount in self._app.mounts:
-            declared = getattr(mount.definition.target, "service_key", None) == key
-            if mount is not waiting and (declared or any(r.impl.key == key for r in mount.impls)):
+            if mount is not waiting and _would_provide(mount, key):
                 return f"{self._name_of(mount)} would provide it but is {mount.state.value}"
-        if key in _SPINE_KEYS:
+        if key in SPINE_KEYS:
             if self._bundle_name is None:
                 return f"a bundle provides it; {bundle_hint()}"
             return f"the bundle {self._bundle_name} does not provide it"
@@ -326,28 +300,56 @@ def explain_choice(deployment: Deployment, key: str) -> SeamChoice:
     Raises:
         SeamError: Nothing serves the key, or several do equally well.
     """
-    row = next(
-        (r for r in deployment.rows if find_candidate(key, r.use, candidates_for(key))), None
-    )
-    if row is not None and not row.disabled:
-        points = candidates_for(key)
-        point = find_candidate(key, row.use, points)
-        assert point is not None  # the row was found by it
+    points = candidates_for(key)
+    served = ((row, find_candidate(key, row.use, points)) for row in deployment.rows)
+    row, point = next(((row, point) for row, point in served if point), (None, None))
+    if row is not None and point is not None and not row.disabled:
         return SeamChoice(key, point, "named", f"a row in {row.where}", points)
     bundle: SeamChoice | None = None
     with suppress(SeamError):  # two bundles leave the provider as it is, unless it is their default
         bundle = explain_bundle(deployment)
+    return _chosen(deployment, key, bundle, None)
+
+
+def _chosen(
+    deployment: Deployment,
+    key: str,
+    bundle: SeamChoice | None,
+    defaults: Iterable[Defaults] | None,
+) -> SeamChoice:
     return choose_provider(
         key,
         named=deployment.seams.get(key),
         where=deployment.where(("seams", key)),
         app=deployment.app,
         bundle=None if bundle is None else bundle.provider.name,
+        defaults=defaults,
     )
 
 
 _PathOf = Callable[[KeyPath], tuple[str, str]]
 _BUILT_IN: Final = Layer(LayerKind.DEFAULTS, "the bundle", {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A plugin that is imported and whose settings are checked, ready to be mounted."""
+
+    name: str
+    plugin: PluginLike
+    config: object
+
+
+def _checked(name: str, plugin: PluginLike, config: JsonObject, path_of: _PathOf) -> _Part:
+    try:
+        return _Part(name, plugin, checked_config(plugin, config, path_of))
+    except TypeError as error:  # it is no plugin, or injects what is no service
+        raise RowError(name, path_of(())[0], str(error)) from error
+
+
+def _would_provide(mount: Mount, key: str) -> bool:
+    declared = getattr(mount.definition.target, "service_key", None) == key
+    return declared or any(registration.impl.key == key for registration in mount.impls)
 
 
 def _told(error: BaseException | None) -> str:

@@ -75,7 +75,7 @@ def load_bundle(choice: SeamChoice, where: str = "the deployment") -> PluginLike
 
     Raises:
         PinError: A wheel has another version than the bundle's wheel pins.
-        RowError: Stage `import`: the code raised, whatever it raised.
+        RowError: The code raised, whatever it raised.
     """
     check_pins(choice.provider.dist_name)
     return load_point(choice.provider, choice.provider.name, where)

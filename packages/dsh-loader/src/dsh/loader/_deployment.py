@@ -31,16 +31,17 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on one turn; `None` is no bound."""
+    """Bounds on a turn, and on a whole run; `None` is no bound."""
 
     max_steps: int | None = None
-    """Model calls."""
+    """Model requests of one turn."""
     max_tokens: int | None = None
-    """Output tokens of one model call."""
+    """Output tokens of one model request."""
     max_turn_tokens: int | None = None
-    """Tokens of the whole turn."""
+    """Output tokens of one turn."""
     timeout_s: float | None = None
-    """Wall-clock seconds of the whole turn."""
+    """Wall-clock seconds of a whole `dsh run`, from the start of the app to its end. An embedder
+    bounds what it awaits itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +107,14 @@ class Deployment:
 
     @property
     def limits(self) -> Limits:
-        """Bounds of a turn."""
+        """Bounds of a turn and of a run."""
         return Limits(**cast("dict[str, Any]", _object(self.data.get("limits"))))
 
     @property
     def seams(self) -> Mapping[str, str]:
         """Providers chosen by name, by service key."""
-        return cast("Mapping[str, str]", _object(self.data.get("seams")))
+        named = _object(self.data.get("seams"))
+        return {key: name for key, name in named.items() if isinstance(name, str)}
 
     def section(self, key: str) -> JsonObject:
         """Return the settings under a service key."""

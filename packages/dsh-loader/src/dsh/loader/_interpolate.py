@@ -42,7 +42,8 @@ class Interpolator:
     """Resolves the expressions of one layer.
 
     Args:
-        where: Names the place of a path for error messages.
+        label: How messages name the layer.
+        lines: The line of each path, where the layer is a file.
         environ: Variables to read.
         folder: Where relative `${file:}` paths start.
     """

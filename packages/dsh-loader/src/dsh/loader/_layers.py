@@ -15,7 +15,7 @@ from dsh.core.json import JsonObject, JsonValue
 from dsh.loader._choice import installed_seam_keys
 from dsh.loader._interpolate import Interpolator
 from dsh.loader._scalars import is_simple, resolve_plain
-from dsh.loader._shape import TOP_KEYS, check_shape, is_limit, normalise_rows
+from dsh.loader._shape import LIMITS, TOP_KEYS, check_shape, normalise_rows
 from dsh.loader._yaml import Document, KeyPath, parse_yaml
 from dsh.loader.errors import ConfigFileError, ConfigKeyError
 from dsh.paths import StateFileError, read_private
@@ -24,7 +24,7 @@ _SEGMENT: Final = re.compile(r'"([^"]+)"|([^."=]+)')
 
 
 class LayerKind(Enum):
-    """Where a layer comes from, in ascending order of precedence."""
+    """Where a layer comes from."""
 
     DEFAULTS = "defaults"
     """What the bundle and the app bring along."""
@@ -131,6 +131,11 @@ def parse_file(raw: RawFile) -> Document:
 def file_layer(raw: RawFile, kind: LayerKind, *, environ: Mapping[str, str] | None = None) -> Layer:
     """Make a layer of a file, fully interpolated and checked.
 
+    Args:
+        raw: The file.
+        kind: Where it comes from.
+        environ: Variables for interpolation; the process's if not given.
+
     Raises:
         ConfigFileError: The file cannot be parsed.
         ConfigKeyError: A key is unknown or of the wrong kind.
@@ -166,10 +171,7 @@ def untrusted_layer(raw: RawFile) -> tuple[Layer | None, str]:
     limits = value.get("limits")
     if isinstance(limits, dict):
         kept["limits"] = {
-            key: item
-            for key, item in limits.items()
-            if key in {"max_steps", "max_tokens", "max_turn_tokens", "timeout_s"}
-            and is_limit(item, whole=key != "timeout_s")
+            key: item for key, item in limits.items() if key in LIMITS and LIMITS[key].takes(item)
         }
     ignored = [key for key in value if key not in kept and key != "version"]
     layer = Layer(LayerKind.PROJECT, label, kept, raw.path, tighten_only=True) if kept else None
@@ -186,7 +188,6 @@ def mapping_layer(
     label: str,
     *,
     path: Path | None = None,
-    environ: Mapping[str, str] | None = None,
 ) -> Layer:
     """Make a layer of a mapping, for example an app's defaults or a caller's argument.
 
@@ -197,10 +198,10 @@ def mapping_layer(
     """
     value = djson.check(data, where=label)
     assert isinstance(value, dict)  # a mapping stays one
-    return _make_layer(kind, label, value, path=path, environ=environ)
+    return _make_layer(kind, label, value, path=path)
 
 
-def set_layer(assignment: str, *, environ: Mapping[str, str] | None = None) -> Layer:
+def set_layer(assignment: str) -> Layer:
     """Make a layer of one `KEY.PATH=VALUE`; the value is YAML.
 
     Rows are addressed by id: `plugins.llm-deepseek.config.base_url=http://localhost`. A segment
@@ -220,7 +221,7 @@ def set_layer(assignment: str, *, environ: Mapping[str, str] | None = None) -> L
     data: JsonObject = {path[-1]: value}
     for key in reversed(path[:-1]):
         data = {key: data}
-    return _make_layer(LayerKind.SET, label, data, environ=environ)
+    return _make_layer(LayerKind.SET, label, data)
 
 
 def _split_assignment(assignment: str) -> tuple[KeyPath, str]:

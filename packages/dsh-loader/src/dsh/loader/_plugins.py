@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, cast
 
-from dsh.core import EntryPoint, Plugin, PluginLike, PluginLoadError, entry_points
+from dsh.core import (
+    ConfigError,
+    EntryPoint,
+    Plugin,
+    PluginLike,
+    PluginLoadError,
+    entry_points,
+    validated_config,
+)
 from dsh.core.json import JsonObject
 from dsh.loader._deployment import Row
 from dsh.loader._suggest import did_you_mean, nearest
@@ -27,7 +35,7 @@ def load_plugin(row: Row) -> PluginLike:
 
     Raises:
         PluginNameError: Nothing installed has that name, or the layer may not name a file.
-        RowError: Stage `import`: the code raised, or holds no plugin.
+        RowError: The code raised, or holds no plugin.
     """
     use = row.use
     if use.startswith((".", "/", "~")) or use.partition(":")[0].endswith(".py"):
@@ -48,19 +56,17 @@ def load_point(point: EntryPoint, name: str, where: str) -> PluginLike:
     """Import what an entry point names.
 
     Raises:
-        RowError: Stage `import`: the code raised, whatever it raised.
+        RowError: The code raised, whatever it raised.
     """
     try:
         return cast("PluginLike", point.load())
     except PluginLoadError as error:
-        raise RowError("import", name, where, error.message, hint=error.hint) from (
-            error.__cause__ or error
-        )
+        raise RowError(name, where, error.message, hint=error.hint) from (error.__cause__ or error)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a module that ends the process is only a broken one
         detail = f"{point.name} of {point.dist_name} did not load: {_told(error)}"
-        raise RowError("import", name, where, detail) from error
+        raise RowError(name, where, detail) from error
 
 
 def unknown_plugin(name: str, where: str) -> PluginNameError:
@@ -87,9 +93,7 @@ def _from_module(row: Row) -> PluginLike:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a module that ends the process is only a broken one
-        raise RowError(
-            "import", row.id, row.where, f"{row.use} did not load: {_told(error)}"
-        ) from error
+        raise RowError(row.id, row.where, f"{row.use} did not load: {_told(error)}") from error
     return cast("PluginLike", target)
 
 
@@ -108,7 +112,7 @@ def _from_file(row: Row) -> PluginLike:
     if attribute:
         found = getattr(module, attribute, None)
         if found is None:
-            raise RowError("import", row.id, row.where, f"{file} has no {attribute!r}")
+            raise RowError(row.id, row.where, f"{file} has no {attribute!r}")
         return cast("PluginLike", found)
     return _only_plugin(row, file, module)
 
@@ -120,7 +124,7 @@ def _load_file(row: Row, file: Path) -> ModuleType:
     name = f"dsh_file_{file.stem}_{sha256(str(file).encode()).hexdigest()[:12]}"
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise RowError("import", row.id, row.where, f"{file} is no Python file")
+        raise RowError(row.id, row.where, f"{file} is no Python file")
     module = module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -129,9 +133,7 @@ def _load_file(row: Row, file: Path) -> ModuleType:
         sys.modules.pop(name, None)
         if isinstance(error, KeyboardInterrupt):
             raise
-        raise RowError(
-            "import", row.id, row.where, f"{file} did not load: {_told(error)}"
-        ) from error
+        raise RowError(row.id, row.where, f"{file} did not load: {_told(error)}") from error
     return module
 
 
@@ -153,13 +155,13 @@ def _only_plugin(row: Row, file: Path, module: ModuleType) -> PluginLike:
         if not own
         else f"{file} has several plugins: {', '.join(cls.__name__ for cls in own)}"
     )
-    raise RowError("import", row.id, row.where, detail, hint=f"write use: {row.use}:NAME")
+    raise RowError(row.id, row.where, detail, hint=f"write use: {row.use}:NAME")
 
 
-def check_config(
+def checked_config(
     plugin: PluginLike, config: JsonObject, path_of: Callable[[KeyPath], tuple[str, str]]
-) -> None:
-    """Check the settings of a plugin against its `Config` before anything starts.
+) -> object:
+    """Return the settings of a plugin as it will receive them, before anything starts.
 
     Args:
         plugin: The plugin.
@@ -167,41 +169,27 @@ def check_config(
         path_of: Maps a path inside the settings to where it is written and its dotted path.
 
     Raises:
+        InvalidPluginError: It is no plugin.
         ConfigKeyError: Names the first field that is unknown or does not fit.
     """
-    model: Any = getattr(plugin, "Config", None)
-    if model is None:
-        if isinstance(plugin, type) and config:
-            first = next(iter(config))
-            where, path = path_of((first,))
-            raise ConfigKeyError(where, path, "this plugin takes no settings")
-        return
-    # pydantic is loaded by whoever defined the model
-    from pydantic import ValidationError
-
     try:
-        model.model_validate(config)
-    except ValidationError as error:
-        raise _first_issue(model, error, path_of) from error
+        return validated_config(plugin, config)
+    except ConfigError as error:
+        raise _first_issue(plugin, error, path_of) from error
 
 
 def _first_issue(
-    model: Any, error: Any, path_of: Callable[[KeyPath], tuple[str, str]]
+    plugin: PluginLike, error: ConfigError, path_of: Callable[[KeyPath], tuple[str, str]]
 ) -> ConfigKeyError:
-    issues: list[Mapping[str, Any]] = error.errors(include_url=False, include_input=False)
     # an unknown field explains a missing one beside it, so it is told first
-    issue = min(issues, key=lambda item: item["type"] != "extra_forbidden")
-    location = tuple(str(part) for part in issue["loc"])
-    where, path = path_of(location)
-    hint: str | None = None
-    if issue["type"] == "extra_forbidden":
-        detail = "unknown field"
-        hint = did_you_mean(location[-1], _fields_at(model, location[:-1]), what="fields here")
-    else:
-        detail = str(issue["msg"])
-        if len(issues) > 1:
-            detail += f" (and {len(issues) - 1} more)"
-    return ConfigKeyError(where, path, detail, hint=hint)
+    issue = min(error.issues, key=lambda item: not item.unknown)
+    where, path = path_of(issue.location)
+    if issue.unknown:
+        fields = _fields_at(getattr(plugin, "Config", None), issue.location[:-1])
+        hint = did_you_mean(issue.location[-1], fields, what="fields here")
+        return ConfigKeyError(where, path, issue.detail, hint=hint)
+    more = len(error.issues) - 1
+    return ConfigKeyError(where, path, issue.detail + (f" (and {more} more)" if more else ""))
 
 
 def _fields_at(model: Any, location: KeyPath) -> Iterable[str]:

@@ -33,8 +33,6 @@ def read_deployment(
     project: str | os.PathLike[str] | None = None,
     config: str | os.PathLike[str] | None = None,
     sets: Iterable[str] = (),
-    trust: TrustStore | None = None,
-    environ: Mapping[str, str] | None = None,
 ) -> Deployment:
     """Read and merge the layers of a deployment, lowest precedence first.
 
@@ -51,8 +49,6 @@ def read_deployment(
         project: The folder whose project file is looked for; `None` reads none.
         config: One more file, which must exist.
         sets: `KEY.PATH=VALUE` assignments.
-        trust: The trust record; the current user's if not given.
-        environ: Variables for interpolation and `DSH_HOME`; the process's if not given.
 
     Raises:
         ConfigFileError: A file is missing, unreadable or no strict YAML.
@@ -63,24 +59,24 @@ def read_deployment(
     layers: list[Layer] = []
     notes: list[str] = []
     if defaults is not None:
-        layers.append(mapping_layer(defaults, LayerKind.DEFAULTS, defaults_label, environ=environ))
+        layers.append(mapping_layer(defaults, LayerKind.DEFAULTS, defaults_label))
     layers.extend(base)
     seen: set[str] = set()
     explicit = None if config is None else _named_file(Path(config))
     if explicit is not None:
         seen.add(os.path.realpath(explicit.path))
-    folder = user_folder(environ) if user else None
+    folder = user_folder() if user else None
     if folder is not None:
         raw = _first_look(folder / FILE_NAME, seen)
         if raw is not None:
-            layers.append(file_layer(raw, LayerKind.USER, environ=environ))
+            layers.append(file_layer(raw, LayerKind.USER))
     if project is not None:
         raw = _project_file(Path(project), seen)
         if raw is not None:
-            _add_project(raw, trust or TrustStore.open(environ), layers, notes, environ)
+            _add_project(raw, layers, notes)
     if explicit is not None:
-        layers.append(file_layer(explicit, LayerKind.CONFIG, environ=environ))
-    layers.extend(set_layer(text, environ=environ) for text in sets)
+        layers.append(file_layer(explicit, LayerKind.CONFIG))
+    layers.extend(set_layer(text) for text in sets)
     return compose(layers, app=app, notes=notes)
 
 
@@ -105,16 +101,10 @@ def _named_file(path: Path) -> RawFile:
     return raw
 
 
-def _add_project(
-    raw: RawFile,
-    trust: TrustStore,
-    layers: list[Layer],
-    notes: list[str],
-    environ: Mapping[str, str] | None,
-) -> None:
-    state = trust.state(raw.path, raw.data)
+def _add_project(raw: RawFile, layers: list[Layer], notes: list[str]) -> None:
+    state = TrustStore.open().state(raw.path, raw.data)
     if state == "trusted":
-        layers.append(file_layer(raw, LayerKind.PROJECT, environ=environ))
+        layers.append(file_layer(raw, LayerKind.PROJECT))
         return
     layer, ignored = untrusted_layer(raw)
     if layer is not None:

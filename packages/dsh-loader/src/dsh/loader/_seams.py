@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from dsh.core import EntryPoint
 from dsh.core.json import JsonObject
 from dsh.loader._choice import Defaults, SeamChoice, choose, seam_slot
+
+SPINE_KEYS: Final = frozenset(
+    {"agent_loop", "agents", "invariants", "llm", "sessions", "system_prompt", "tools"}
+)
+"""Keys of the services that a bundle provides; they are no seams, so nothing is chosen."""
 
 
 def candidates_for(key: str) -> tuple[EntryPoint, ...]:

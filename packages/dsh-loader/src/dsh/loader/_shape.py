@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, cast
 
 from dsh.core.json import JsonObject, JsonValue
@@ -26,7 +27,30 @@ TOP_KEYS: Final = (
 )
 """Every top-level key that is not the key of a seam."""
 
-LIMIT_KEYS: Final = ("max_steps", "max_tokens", "max_turn_tokens", "timeout_s")
+
+@dataclass(frozen=True, slots=True)
+class LimitKind:
+    """What one key of `limits` takes."""
+
+    text: str
+    """What it bounds."""
+    whole: bool = True
+    """Whether only whole numbers will do."""
+
+    def takes(self, value: JsonValue) -> bool:
+        """Whether `value` can be the limit."""
+        kinds = (int,) if self.whole else (int, float)
+        return isinstance(value, kinds) and not isinstance(value, bool) and value > 0
+
+
+LIMITS: Final[Mapping[str, LimitKind]] = {
+    "max_steps": LimitKind("Model requests of one turn."),
+    "max_tokens": LimitKind("Output tokens of one model request."),
+    "max_turn_tokens": LimitKind("Output tokens of one turn."),
+    "timeout_s": LimitKind("Wall-clock seconds of a whole `dsh run`.", whole=False),
+}
+"""The keys of `limits`."""
+
 ROW_KEYS: Final = ("config", "disabled", "id", "use")
 ROW_ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]*")
 
@@ -168,30 +192,26 @@ def _bundle(value: JsonValue, where: Where) -> None:
 def _limits(value: JsonValue, where: Where) -> None:
     for key, item in _mapping(value, where, ("limits",)).items():
         path: KeyPath = ("limits", key)
-        if key not in LIMIT_KEYS:
+        limit = LIMITS.get(key)
+        if limit is None:
             raise ConfigKeyError(
                 where(path),
                 ".".join(path),
                 "unknown limit",
-                hint=did_you_mean(key, LIMIT_KEYS, what="limits"),
+                hint=did_you_mean(key, LIMITS, what="limits"),
             )
-        whole = key != "timeout_s"
-        if not is_limit(item, whole=whole):
-            kind = "a positive whole number" if whole else "a positive number of seconds"
+        if not limit.takes(item):
+            kind = "a positive whole number" if limit.whole else "a positive number of seconds"
             raise ConfigKeyError(where(path), ".".join(path), f"must be {kind}, not {item!r}")
-
-
-def is_limit(value: JsonValue, *, whole: bool) -> bool:
-    """Whether `value` can be a limit."""
-    kinds = (int,) if whole else (int, float)
-    return isinstance(value, kinds) and not isinstance(value, bool) and value > 0
 
 
 def _seams(value: JsonValue, where: Where) -> None:
     for key, item in _mapping(value, where, ("seams",)).items():
-        if not isinstance(item, str) or not item:
+        if item is not None and (not isinstance(item, str) or not item):
             raise ConfigKeyError(
-                where(("seams", key)), f"seams.{key}", "must be the name of a provider"
+                where(("seams", key)),
+                f"seams.{key}",
+                "must be the name of a provider, or null for no choice",
             )
 
 

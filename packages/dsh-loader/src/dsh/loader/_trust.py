@@ -46,9 +46,9 @@ class TrustStore:
         self.file = file
 
     @classmethod
-    def open(cls, environ: Mapping[str, str] | None = None) -> TrustStore:
+    def open(cls) -> TrustStore:
         """Return the current user's record; nothing is created until something is trusted."""
-        folder = state_folder(environ)
+        folder = state_folder()
         return cls(None if folder is None else folder / _FILE)
 
     def state(self, path: Path, content: bytes) -> TrustState:

@@ -5,7 +5,7 @@ DshError
 ├── ConfigKeyError      CONFIG_KEY        an unknown key, or a value of the wrong kind
 ├── InterpolationError  INTERPOLATION     `${...}` names nothing that exists
 ├── PluginNameError     UNKNOWN_PLUGIN    a row names a plugin that is not installed
-├── RowError            ROW_FAILED        a row could not be imported or configured
+├── RowError            ROW_FAILED        a plugin could not be imported, or is none
 ├── SeamError           SEAM              a service key or the bundle: none installed, or too many
 ├── PinError            PIN               a wheel has another version than the bundle pins
 └── BootError           BOOT              some plugins did not become active
@@ -37,7 +37,7 @@ class ConfigFileError(DshError):
 
     Args:
         stage: `read` (missing, unreadable, too large), `parse` (no strict YAML) or `validate`
-            (not a mapping, wrong version).
+            (not a mapping).
         where: The file, with the line where one is known.
         detail: What was wrong there.
         hint: What to do about it.
@@ -96,10 +96,9 @@ class PluginNameError(DshError, LookupError):
 
 
 class RowError(DshError):
-    """A row of the deployment could not be brought to life.
+    """The plugin of a row did not load, or is no plugin.
 
     Args:
-        stage: `import` (the code did not load) or `configure` (its settings do not fit).
         row: The id of the row.
         where: The layer the row comes from.
         detail: What went wrong.
@@ -110,14 +109,12 @@ class RowError(DshError):
 
     def __init__(
         self,
-        stage: Literal["import", "configure"],
         row: str,
         where: str,
         detail: str,
         *,
         hint: str | None = None,
     ) -> None:
-        self.stage: Literal["import", "configure"] = stage
         self.row = row
         self.where = where
         super().__init__(f"{where}: plugin {row!r}: {detail}", hint=hint)
@@ -174,7 +171,8 @@ class Problem:
     name: str
     """The row id, or the name of a plugin that a row mounted."""
     kind: Literal["failed", "pending", "missing"]
-    """`failed`: it raised; `pending`: it waits for services; `missing`: it was never started."""
+    """`failed`: it did not load, or raised; `pending`: it waits for services; `missing`: it is
+    still starting, or was disposed while the app started."""
     reason: str
     """One sentence: the error, or what it waits for and who could provide it."""
     error: BaseException | None = None

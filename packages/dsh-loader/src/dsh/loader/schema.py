@@ -31,7 +31,7 @@ from dsh.loader._schema_plugins import (
     describe_installed,
 )
 from dsh.loader._schema_rows import row_schema
-from dsh.loader._shape import VERSION
+from dsh.loader._shape import LIMITS, VERSION
 from dsh.loader.errors import SeamError
 
 __all__ = ["DIALECT", "deployment_schema", "settings_schema"]
@@ -40,12 +40,6 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 """The dialect of the schemas made here."""
 
 _CODE: Final = r"^[./~]|^[^$]*:|\.py$"
-_LIMITS: Final = {
-    "max_steps": "Model requests of one turn.",
-    "max_tokens": "Output tokens of one model request.",
-    "max_turn_tokens": "Output tokens of one turn.",
-}
-
 logger = logging.getLogger("dsh.loader")
 
 
@@ -176,7 +170,7 @@ def _fixed_keys(installed: Installed) -> dict[str, JsonObject]:
             **TEXT,
         },
         "limits": {
-            "description": "Bounds on one turn; what is not given is not bounded.",
+            "description": "Bounds on a turn or a run; what is not given is not bounded.",
             "type": "object",
             "properties": _limits(),
             "additionalProperties": False,
@@ -192,7 +186,8 @@ def _fixed_keys(installed: Installed) -> dict[str, JsonObject]:
         },
         "agent": {"description": "Settings of the bundle.", "type": "object"},
         "seams": {
-            "description": "Which provider serves a service, by its key; only needed to choose.",
+            "description": "Which provider serves a service, by its key; only needed to choose. "
+            "Null takes back what a lower layer names.",
             "type": "object",
             "properties": {seam.key: _choice(seam) for seam in installed.seams},
             "additionalProperties": False,
@@ -201,16 +196,14 @@ def _fixed_keys(installed: Installed) -> dict[str, JsonObject]:
 
 
 def _limits() -> JsonObject:
-    limits: JsonObject = {
-        name: {"description": text, "type": "integer", "exclusiveMinimum": 0}
-        for name, text in _LIMITS.items()
+    return {
+        name: {
+            "description": limit.text,
+            "type": "integer" if limit.whole else "number",
+            "exclusiveMinimum": 0,
+        }
+        for name, limit in LIMITS.items()
     }
-    limits["timeout_s"] = {
-        "description": "Wall-clock seconds of one turn.",
-        "type": "number",
-        "exclusiveMinimum": 0,
-    }
-    return limits
 
 
 def _choice(seam: Seam) -> JsonObject:
@@ -219,7 +212,7 @@ def _choice(seam: Seam) -> JsonObject:
         for provider in seam.providers
         for name in seam.names_of(provider)
     ]
-    return {"description": seam.text, "anyOf": [*names, {"$ref": EXPRESSION_REF}]}
+    return {"description": seam.text, "anyOf": [*names, {"type": "null"}, {"$ref": EXPRESSION_REF}]}
 
 
 def _section(seam: Seam, overlays: Overlays) -> JsonObject:

@@ -89,7 +89,12 @@ def make_folder(folder: Path) -> bool:
             made = False
         else:
             made = True
-            sync_folder(path.parent)
+            try:
+                sync_folder(path.parent)
+            except OSError:
+                with suppress(OSError):  # the next call would take it for durable
+                    path.rmdir()
+                raise
     return made
 
 

@@ -5,14 +5,13 @@
 
 from dsh.process._child import Child, ExitStatus
 from dsh.process._environment import child_environment, is_secret_name
-from dsh.process._output import CollectedOutput, OutputCollector, OutputRead
+from dsh.process._output import OutputCollector, OutputRead, OutputSnapshot
 from dsh.process._plan import Stdin, Stdout
-from dsh.process._run import CancelLike, Completed, Ending, finish
+from dsh.process._run import CancelLike, Ending, finish
 from dsh.process._spill import SpillFile, SpillStore
 from dsh.process._streams import FdReceiveStream, FdSendStream
 from dsh.process._supervisor import Supervisor
 from dsh.process.errors import (
-    CommandCancelledError,
     MonitorLostError,
     ProcessError,
     SpawnError,
@@ -23,9 +22,6 @@ from dsh.process.errors import (
 __all__ = [
     "CancelLike",
     "Child",
-    "CollectedOutput",
-    "CommandCancelledError",
-    "Completed",
     "Ending",
     "ExitStatus",
     "FdReceiveStream",
@@ -33,6 +29,7 @@ __all__ = [
     "MonitorLostError",
     "OutputCollector",
     "OutputRead",
+    "OutputSnapshot",
     "ProcessError",
     "SpawnError",
     "SpillFile",

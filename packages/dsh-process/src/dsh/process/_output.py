@@ -14,9 +14,9 @@ from dsh.process._spill import SpillFile, SpillStore
 __all__ = [
     "DEFAULT_MAX_BYTES",
     "DEFAULT_SPILL_BYTES",
-    "CollectedOutput",
     "OutputCollector",
     "OutputRead",
+    "OutputSnapshot",
 ]
 
 DEFAULT_MAX_BYTES: Final = 64_000
@@ -29,7 +29,7 @@ _SPILL_HOLD_BYTES: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class CollectedOutput:
+class OutputSnapshot:
     """A stream as it can be shown."""
 
     text: str
@@ -38,8 +38,6 @@ class CollectedOutput:
     """Whether `text` lacks the beginning."""
     spill_path: str | None
     """File with the whole stream, if it was too long for memory and the disk took all of it."""
-    total_bytes: int
-    """Length of the whole stream."""
     undecodable: bool
     """Whether `text` has U+FFFD in place of bytes that are not UTF-8."""
     spill_note: str | None = None
@@ -127,16 +125,15 @@ class OutputCollector:
         """The last `max_bytes` as they came, nothing masked."""
         return bytes(self._window[-self.max_bytes :]) if self.max_bytes else b""
 
-    def snapshot(self) -> CollectedOutput:
+    def snapshot(self) -> OutputSnapshot:
         """Describe the stream as far as it has come."""
         start = max(0, self.total - self.max_bytes)
         text, _, undecodable = self._decode(start, whole=True)
         truncated = start > 0
-        return CollectedOutput(
+        return OutputSnapshot(
             text=text,
             truncated=truncated,
             spill_path=None if self._spill is None else str(self._spill.path),
-            total_bytes=self.total,
             undecodable=undecodable,
             spill_note=self._note if truncated else None,
         )

@@ -10,9 +10,8 @@ from typing import Final, Protocol
 import anyio
 
 from dsh.process._child import KILL_MARGIN_S, Child
-from dsh.process._output import OutputCollector
 
-__all__ = ["CANCELLED", "TIMED_OUT", "CancelLike", "Completed", "Ending", "finish"]
+__all__ = ["CANCELLED", "TIMED_OUT", "CancelLike", "Ending", "finish"]
 
 TIMED_OUT: Final = "timeout"
 CANCELLED: Final = "cancel"
@@ -20,11 +19,6 @@ CANCELLED: Final = "cancel"
 
 class CancelLike(Protocol):
     """A cancel signal, e.g. `dsh.llm.CancelSignal`."""
-
-    @property
-    def aborted(self) -> bool:
-        """Whether it has fired."""
-        ...
 
     def on_abort(self, fn: Callable[[], object], /) -> Callable[[], object]:
         """Call `fn` when it fires, at once if it has; returns what removes `fn`."""
@@ -45,18 +39,6 @@ class Ending:
     """Whether it ended because the cancel signal fired; never together with `timed_out`."""
     left: int
     """Processes it started that still run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """A finished command with its output."""
-
-    ending: Ending
-    """How it ended."""
-    stdout: OutputCollector
-    """Standard output; may still grow while `ending.left` is not 0."""
-    stderr: OutputCollector | None
-    """Standard error, or None when it was merged into `stdout`."""
 
 
 async def finish(

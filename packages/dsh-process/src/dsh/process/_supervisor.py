@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import anyio
 import anyio.abc
@@ -18,14 +18,10 @@ from dsh.process._environment import child_environment
 from dsh.process._launcher import Helper, acquire, release
 from dsh.process._output import DEFAULT_MAX_BYTES, DEFAULT_SPILL_BYTES, OutputCollector
 from dsh.process._plan import StartPlan, Stdin, Stdout, request_of
-from dsh.process._run import CancelLike, Completed, finish
 from dsh.process._spill import DEFAULT_TOTAL_BYTES, SpillStore
 from dsh.process._streams import FdSendStream
 from dsh.process._table import MARK
-from dsh.process.errors import (
-    CommandCancelledError,
-    SupervisorClosedError,
-)
+from dsh.process.errors import SupervisorClosedError
 
 __all__ = ["Supervisor"]
 
@@ -34,7 +30,6 @@ _logger = logging.getLogger(__name__)
 _CLOSE_MARGIN_S: Final = 5.0
 _DRAIN_S: Final = 1.0
 DEFAULT_GRACE_MS: Final = 3000.0
-DEFAULT_DRAIN_MS: Final = 200.0
 
 
 class Supervisor:
@@ -208,69 +203,6 @@ class Supervisor:
             child.stdin = None
             self._host(lambda: _feed(feed, stdin))
         return child
-
-    async def run(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str | os.PathLike[str] | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes | int | None = None,
-        fds: Mapping[int, int] | None = None,
-        merge: bool = False,
-        timeout_ms: float | None = None,
-        cancel: CancelLike | None = None,
-        grace_ms: float = DEFAULT_GRACE_MS,
-        drain_ms: float = DEFAULT_DRAIN_MS,
-        max_output_bytes: int = DEFAULT_MAX_BYTES,
-        max_spill_bytes: int = DEFAULT_SPILL_BYTES,
-    ) -> Completed:
-        """Run a command to its end and collect its output.
-
-        A non-zero exit, a signal, the timeout and the cancel signal are facts of the result. When
-        the command has exited but something it started still holds its output open, the result
-        comes after `drain_ms` and says how many processes are left; they live on, their output
-        goes on being collected, and they are killed when the supervisor closes.
-
-        Args:
-            argv: As for `spawn`.
-            cwd: As for `spawn`.
-            env: As for `spawn`.
-            stdin: Bytes to write, a descriptor to share, or None for `/dev/null`.
-            fds: As for `spawn`.
-            merge: Send standard error where standard output goes.
-            timeout_ms: Milliseconds until the command is killed; None for no limit.
-            cancel: Signal that kills it.
-            grace_ms: Milliseconds between SIGTERM and SIGKILL.
-            drain_ms: Milliseconds to wait for the output's end after the command has exited.
-            max_output_bytes: Bytes of each stream kept in memory.
-            max_spill_bytes: Longest stream kept on disk.
-
-        Raises:
-            CommandCancelledError: `cancel` had fired already; nothing was started.
-            SpawnError: It could not be started.
-            MonitorLostError: How it ended is unknown.
-        """
-        if cancel is not None and cancel.aborted:
-            raise CommandCancelledError(f"{argv[0]!r} was cancelled before it was started")
-        limits: Mapping[str, Any] = {
-            "max_bytes": max_output_bytes,
-            "max_spill_bytes": max_spill_bytes,
-        }
-        out = self.collector("stdout", **limits)
-        err = None if merge else self.collector("stderr", **limits)
-        child = await self.spawn(
-            argv,
-            cwd=cwd,
-            env=env,
-            stdin=stdin,
-            stdout=out,
-            stderr="stdout" if err is None else err,
-            fds=fds,
-            grace_ms=grace_ms,
-        )
-        ending = await finish(child, timeout_ms=timeout_ms, cancel=cancel, drain_ms=drain_ms)
-        return Completed(ending, out, err)
 
     # ── hosting ──────────────────────────────────────────────────────────────────────────────
 

@@ -4,7 +4,6 @@
     ├── SpawnError                 SPAWN_FAILED, WORKDIR_UNUSABLE, PROGRAM_NOT_FOUND, ... (OSError)
     ├── MonitorLostError           MONITOR_LOST
     ├── SupervisorClosedError      SUPERVISOR_CLOSED
-    ├── CommandCancelledError      COMMAND_CANCELLED
     └── UnsupportedPlatformError   UNSUPPORTED_PLATFORM
 
 A command that fails, is killed or runs out of time is no error: those are facts of its result.
@@ -19,7 +18,6 @@ from typing import Final
 from dsh.core import DshError
 
 __all__ = [
-    "CommandCancelledError",
     "MonitorLostError",
     "ProcessError",
     "SpawnError",
@@ -113,12 +111,6 @@ class SupervisorClosedError(ProcessError):
     """The supervisor has been closed or was never entered."""
 
     code = "SUPERVISOR_CLOSED"
-
-
-class CommandCancelledError(ProcessError):
-    """The cancel signal had fired before the command could be started."""
-
-    code = "COMMAND_CANCELLED"
 
 
 class UnsupportedPlatformError(ProcessError):

@@ -5,22 +5,71 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import anyio
 
+from dsh.process._output import DEFAULT_MAX_BYTES, OutputCollector
+from dsh.process._run import CancelLike, Ending, finish
+from dsh.process._supervisor import Supervisor
 from dsh.process._table import MARK, alive, descendants, marked, parent_of
 
 __all__ = [
     "MARK",
+    "Finished",
     "descendants",
     "eventually",
     "is_alive",
     "marked",
     "parent_of",
+    "run",
     "wait_dead",
     "zombies",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A finished command with its output."""
+
+    ending: Ending
+    """How it ended."""
+    stdout: OutputCollector
+    """Standard output; may still grow while `ending.left` is not 0."""
+    stderr: OutputCollector
+    """Standard error; empty when it was merged into `stdout`."""
+
+
+async def run(
+    supervisor: Supervisor,
+    argv: Sequence[str],
+    *,
+    merge: bool = False,
+    timeout_ms: float | None = None,
+    cancel: CancelLike | None = None,
+    drain_ms: float = 200.0,
+    max_output_bytes: int = DEFAULT_MAX_BYTES,
+    **options: Any,
+) -> Finished:
+    """Run a command to its end and collect its output.
+
+    Args:
+        supervisor: Starts it.
+        argv: As for `Supervisor.spawn`.
+        merge: Send standard error where standard output goes.
+        timeout_ms: As for `finish`.
+        cancel: As for `finish`.
+        drain_ms: As for `finish`.
+        max_output_bytes: Bytes of each stream kept in memory.
+        options: The other arguments of `Supervisor.spawn`.
+    """
+    out = supervisor.collector("stdout", max_bytes=max_output_bytes)
+    err = supervisor.collector("stderr", max_bytes=max_output_bytes)
+    child = await supervisor.spawn(argv, stdout=out, stderr="stdout" if merge else err, **options)
+    ending = await finish(child, timeout_ms=timeout_ms, cancel=cancel, drain_ms=drain_ms)
+    return Finished(ending, out, err)
 
 
 def is_alive(pid: int) -> bool:

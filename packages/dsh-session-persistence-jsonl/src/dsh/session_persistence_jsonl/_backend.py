@@ -19,7 +19,6 @@ from dsh.session import (
 )
 from dsh.session_persistence import (
     AppendRefused,
-    Backend,
     Damage,
     FormatUnsupported,
     IntegrityReport,
@@ -29,19 +28,19 @@ from dsh.session_persistence import (
     SessionInUse,
     SessionSnapshot,
     SessionSummary,
-    StoredLog,
     StoredSessionExists,
     StoredSessionNotFound,
-    summarize,
+    UnreadableSession,
 )
+from dsh.session_persistence.backend import Backend, StoredLog, summarize
 from dsh.session_persistence_jsonl import _files
 from dsh.session_persistence_jsonl._content import Content, compress, plain_content, zstd_content
 from dsh.session_persistence_jsonl._failures import telling
 from dsh.session_persistence_jsonl._folders import Folders, LogFile
 from dsh.session_persistence_jsonl._lines import seal
-from dsh.session_persistence_jsonl._listing import Listing
+from dsh.session_persistence_jsonl._listing import Found, Listing, in_place
 from dsh.session_persistence_jsonl._lock import LOCK, SessionLock
-from dsh.session_persistence_jsonl._names import encode_segment
+from dsh.session_persistence_jsonl._names import decode_segment, encode_segment
 from dsh.session_persistence_jsonl._pack import Packer
 from dsh.session_persistence_jsonl._scan import Scan, scan
 
@@ -159,12 +158,23 @@ class JsonlBackend(Backend):
         revision = _files.revision_of(stat)
         if rest is None and session_id in self._locks:
             self._tails[session_id] = _Tail(revision, stat.st_size, len(found.events), Packer())
-        return StoredLog(found.header, tuple(found.events), revision, rest)
+        lost = found.lines_cut or bool(found.damage)
+        return StoredLog(found.header, tuple(found.events), revision, rest, lost)
 
     def list(self, archived: bool) -> Iterable[SessionSnapshot]:
         """See `Backend.list`."""
         with telling(self._folders.root, "listed"):
             return self._listing.snapshots(archived)
+
+    def unreadable(self) -> Iterable[UnreadableSession]:
+        """See `Backend.unreadable`."""
+        with telling(self._folders.root, "listed"):
+            return self._listing.unreadable()
+
+    @property
+    def place(self) -> str | None:
+        """See `Backend.place`."""
+        return str(self._folders.root)
 
     def locate(self, header: SessionHeader) -> str | None:
         """See `Backend.locate`."""
@@ -329,19 +339,21 @@ class JsonlBackend(Backend):
         """See `Backend.verify`."""
         log, _ = self._need(session_id)
         content, _ = self._content(log)
+        found, problem = _examined(session_id, log, content)
         try:
-            found = self._scan(session_id, log, content)
+            _check_place(found, session_id, log)
         except SessionCorrupt as error:
-            damage = Damage(error.location or str(log.path), error.message)
+            damage = Damage(str(log.path), _without_place(error))
             return IntegrityReport(session_id, str(log.path), 0, (damage,))
-        return _report(found, session_id, log)
+        return _report(found, session_id, log, problem)
 
     def salvage(self, session_id: str) -> IntegrityReport:
-        """See `Backend.salvage`."""
+        """See `Backend.salvage`; a header that is damaged is made anew."""
         log, _ = self._need(session_id)
         content, stat = self._content(log)
-        found = self._scan(session_id, log, content)
-        report = _report(found, session_id, log)
+        found, problem = _examined(session_id, log, content)
+        _check_place(found, session_id, log)
+        report = _report(found, session_id, log, problem)
         if report.sound:
             return report
         _refuse_newer(found, session_id)
@@ -351,13 +363,28 @@ class JsonlBackend(Backend):
                 hint="restore the file from a backup, or remove the session",
                 location=str(log.path),
             )
+        header = None
+        if problem is not None:
+            header = self._header_anew(session_id, log, found.events[0].time)
         with telling(log.path, "salvaged"):
             copy = _files.keep_aside(log.folder, "damaged", log.suffix, content.raw)
             if _files.revision_of(log.path.stat()) != _files.revision_of(stat):
                 raise AppendRefused(f"session {session_id!r} has changed meanwhile")
-            _shorten(log, content, found.good)
+            if header is None:
+                _shorten(log, content, found.good)
+            else:
+                rest = content.text[content.text.index(b"\n") + 1 : found.good]
+                rest = compress(rest, log.path) if log.compressed else rest
+                _files.replace(log.path, self._head(header, log) + rest)
         self._tails.pop(session_id, None)
         return replace(report, copy=str(copy))
+
+    def _header_anew(self, session_id: str, log: LogFile, began: int) -> SessionHeader:
+        """Return the header that the index remembers, or what the place and the log tell of it."""
+        known = self._listing.header_of(log)
+        if known is not None and known.id == session_id:
+            return known
+        return SessionHeader(id=session_id, created_at=began)
 
     # --- inside ---------------------------------------------------------------------------
 
@@ -379,24 +406,55 @@ class JsonlBackend(Backend):
 
     def _scan(self, session_id: str, log: LogFile, content: Content) -> Scan:
         found = scan(content, log.path)
-        if found.header.id != session_id:
-            raise SessionCorrupt(
-                f"the log in the place of session {session_id!r} is that of {found.header.id!r}",
-                hint="move its folder back to where it was",
-                location=str(log.path),
-            )
+        _check_place(found, session_id, log)
         return found
 
-    def _summarized(self, log: LogFile) -> tuple[SessionHeader, SessionSummary] | None:
-        """Read a log for a listing; None if it cannot be read or has no events."""
+    def _summarized(self, log: LogFile) -> Found:
+        """Read a log for a listing."""
+        owner = decode_segment(log.folder.name)
         try:
             content, _ = self._content(log)
             found = scan(content, log.path)
-        except PersistenceError:
-            return None
-        if not found.events and not found.damage:
-            return None
-        return found.header, summarize(found.events)
+            if not found.events and not found.damage:
+                return None
+            if not in_place(found.header, str(log.path)):
+                raise _misplaced(owner or log.folder.name, found.header.id, log)
+        except PersistenceError as error:
+            gone = isinstance(error.__cause__, FileNotFoundError)
+            return None if gone else UnreadableSession(str(log.path), error, owner)
+        damaged = bool(found.damage) and found.unsupported is None
+        return found.header, replace(summarize(found.events), damaged=damaged)
+
+
+def _examined(session_id: str, log: LogFile, content: Content) -> tuple[Scan, Damage | None]:
+    """Read a log as far as it goes, whatever its header is; also tell what is wrong with that.
+
+    Raises:
+        FormatUnsupported: Another version wrote it.
+    """
+    try:
+        return scan(content, log.path), None
+    except SessionCorrupt as error:
+        damage = Damage(error.location or str(log.path), _without_place(error))
+        return scan(content, log.path, SessionHeader(id=session_id, created_at=0)), damage
+
+
+def _check_place(found: Scan, session_id: str, log: LogFile) -> None:
+    if found.header.id != session_id:
+        raise _misplaced(session_id, found.header.id, log)
+
+
+def _misplaced(owner: str, found: str, log: LogFile) -> SessionCorrupt:
+    return SessionCorrupt(
+        f"the log in the place of session {owner!r} is that of {found!r}",
+        hint="move its folder back to where it was",
+        location=str(log.path),
+    )
+
+
+def _without_place(error: PersistenceError) -> str:
+    """Return what an error says without the place, which is told beside it."""
+    return error.message.removesuffix(f" ({error.location})")
 
 
 def _published(path: Path, data: bytes, session_id: str) -> os.stat_result:
@@ -448,12 +506,14 @@ def _not_contiguous(session_id: str, start: int, expected: int) -> AppendRefused
     )
 
 
-def _report(found: Scan, session_id: str, log: LogFile) -> IntegrityReport:
+def _report(
+    found: Scan, session_id: str, log: LogFile, header: Damage | None = None
+) -> IntegrityReport:
     return IntegrityReport(
         session_id,
         str(log.path),
         len(found.events),
-        tuple(found.damage),
+        tuple(found.damage) if header is None else (header, *found.damage),
         torn=found.torn,
         interrupted=bool(interrupted_turn_closers(found.events)),
     )

@@ -124,10 +124,11 @@ class Folders:
         except FileNotFoundError:
             return []
 
-    def logs(self, archived: bool) -> Iterator[tuple[str, os.stat_result]]:
+    def logs(self, archived: bool) -> Iterator[tuple[str, os.stat_result | OSError]]:
         """Return the paths of all logs, with what the system says about each.
 
-        What goes away or cannot be looked at meanwhile is left out.
+        That is an error where it lets nobody look; then the path may be that of a folder in which
+        logs would be. What goes away meanwhile is left out.
 
         Raises:
             OSError: The root is there and cannot be read.
@@ -137,15 +138,20 @@ class Folders:
             try:
                 with os.scandir(project) as entries:
                     folders = [entry.path for entry in entries if entry.name[0] != "."]
-            except OSError:
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                yield project, error
                 continue
             for folder in folders:
                 for name in names:
                     path = f"{folder}{os.sep}{name}"
                     try:
                         yield path, os.stat(path)
-                    except OSError:
+                    except (FileNotFoundError, NotADirectoryError):
                         continue
+                    except OSError as error:
+                        yield folder, error
                     break
 
 

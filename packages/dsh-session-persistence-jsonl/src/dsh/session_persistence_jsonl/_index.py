@@ -31,17 +31,17 @@ class Entry(NamedTuple):
     summary: SessionSummary
 
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _CREATE: Final = """
 CREATE TABLE IF NOT EXISTS logs (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime INTEGER NOT NULL,
     version INTEGER NOT NULL, id TEXT NOT NULL, created_at INTEGER NOT NULL, cwd TEXT,
     parent_session TEXT, seed_length INTEGER, origin TEXT, delegation_depth INTEGER,
     agent_preset TEXT, title TEXT, turns INTEGER NOT NULL, events INTEGER NOT NULL,
-    updated_at INTEGER, ended TEXT, crc INTEGER NOT NULL
+    updated_at INTEGER, ended TEXT, damaged INTEGER NOT NULL, crc INTEGER NOT NULL
 ) WITHOUT ROWID, STRICT
 """
-_PUT: Final = f"INSERT OR REPLACE INTO logs VALUES ({', '.join('?' * 18)})"
+_PUT: Final = f"INSERT OR REPLACE INTO logs VALUES ({', '.join('?' * 19)})"
 
 
 _PASSING: Final = (
@@ -183,6 +183,7 @@ def _row(path: str, entry: Entry) -> tuple[object, ...]:
         summary.events,
         summary.updated_at,
         summary.ended,
+        int(summary.damaged),
     )
     return (*row, _crc(row))
 
@@ -203,4 +204,4 @@ def _entry(row: Sequence[Any]) -> Entry:
         delegation_depth=row[10],
         agent_preset=row[11],
     )
-    return Entry(row[1], row[2], header, SessionSummary(*row[12:17]))
+    return Entry(row[1], row[2], header, SessionSummary(*row[12:17], damaged=bool(row[17])))

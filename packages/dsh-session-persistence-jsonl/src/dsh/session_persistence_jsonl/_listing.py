@@ -6,15 +6,20 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import Final, TypeAlias
 
 from dsh.session import SessionHeader
-from dsh.session_persistence import SessionSnapshot, SessionSummary
+from dsh.session_persistence import SessionSnapshot, SessionSummary, UnreadableSession
+from dsh.session_persistence_jsonl._failures import as_failure
 from dsh.session_persistence_jsonl._files import revision_of
 from dsh.session_persistence_jsonl._folders import Folders, LogFile
 from dsh.session_persistence_jsonl._index import Entry, Index
+from dsh.session_persistence_jsonl._names import NO_CWD, decode_segment, encode_segment
 
-__all__ = ["INDEX", "Listing"]
+__all__ = ["INDEX", "Found", "Listing", "in_place"]
+
+Found: TypeAlias = tuple[SessionHeader, SessionSummary] | UnreadableSession | None
+"""What reading a log came to; None if it holds no session."""
 
 INDEX: Final = "index.sqlite"
 """Name of the cache in the root folder."""
@@ -28,7 +33,7 @@ class Listing:
 
     Args:
         folders: Where the logs are.
-        read: Reads a log that nothing is known about; None if it is not to be listed.
+        read: Reads a log that nothing is known about.
     """
 
     __slots__ = ("_entries", "_folders", "_index", "_late", "_read", "_told", "_unlisted")
@@ -36,14 +41,14 @@ class Listing:
     def __init__(
         self,
         folders: Folders,
-        read: Callable[[LogFile], tuple[SessionHeader, SessionSummary] | None],
+        read: Callable[[LogFile], Found],
     ) -> None:
         self._folders = folders
         self._read = read
         self._index = Index(folders.root / INDEX)
         self._entries: dict[str, Entry] = {}
         self._late: dict[str, Entry] = {}
-        self._unlisted: dict[str, tuple[int, int]] = {}
+        self._unlisted: dict[str, tuple[tuple[int, int, int], UnreadableSession | None]] = {}
         self._told = -_PAUSE_S
 
     def snapshots(self, archived: bool) -> list[SessionSnapshot]:
@@ -52,20 +57,44 @@ class Listing:
         Raises:
             OSError: The root cannot be read.
         """
+        return self._look(archived)[0]
+
+    def unreadable(self) -> list[UnreadableSession]:
+        """Return what `snapshots` leaves out because it cannot be read.
+
+        Raises:
+            OSError: The root cannot be read.
+        """
+        told = {item.where: item for archived in (False, True) for item in self._look(archived)[1]}
+        return list(told.values())
+
+    def header_of(self, log: LogFile) -> SessionHeader | None:
+        """Return the header that the index remembers of a log, whatever has become of the file."""
+        entry = self._index.load().get(self._key(str(log.path)))
+        return None if entry is None else entry.header
+
+    def _look(self, archived: bool) -> tuple[list[SessionSnapshot], list[UnreadableSession]]:
         found: list[SessionSnapshot] = []
+        told: list[UnreadableSession] = []
         unknown: list[tuple[str, os.stat_result]] = []
         seen: set[str] = set()
         for path, stat in self._folders.logs(archived):
+            if isinstance(stat, OSError):
+                told.append(_closed(path, stat))
+                continue
             seen.add(path)
             entry = self._entries.get(path)
+            unlisted = self._unlisted.get(path)
             if entry is not None and _fits(entry, stat):
                 found.append(_snapshot(entry, stat, archived))
-            elif self._unlisted.get(path) != (stat.st_size, stat.st_mtime_ns):
+            elif unlisted is None or unlisted[0] != _state(stat):
                 unknown.append((path, stat))
+            elif unlisted[1] is not None:
+                told.append(unlisted[1])
         if unknown:
             self._load(archived, seen)
-            found += self._look_up(unknown, archived)
-        return found
+            self._look_up(unknown, archived, found, told)
+        return found, told
 
     def _load(self, archived: bool, seen: set[str]) -> None:
         """Take over what the index knows, and drop from it what is no longer there."""
@@ -73,30 +102,35 @@ class Listing:
         for key, entry in self._index.load().items():
             path = self._path(key)
             if path in seen:
-                self._entries[path] = entry
+                if in_place(entry.header, path):
+                    self._entries[path] = entry
             elif LogFile(Path(path)).archived is archived:
                 gone.append(key)
         self._index.drop(gone)
 
     def _look_up(
-        self, unknown: list[tuple[str, os.stat_result]], archived: bool
-    ) -> list[SessionSnapshot]:
-        found: list[SessionSnapshot] = []
+        self,
+        unknown: list[tuple[str, os.stat_result]],
+        archived: bool,
+        found: list[SessionSnapshot],
+        told: list[UnreadableSession],
+    ) -> None:
         fresh: list[tuple[str, Entry]] = []
         for path, stat in unknown:
             entry = self._entries.get(path)
             if entry is None or not _fits(entry, stat):
                 read = self._read(LogFile(Path(path)))
-                if read is None:
+                if read is None or isinstance(read, UnreadableSession):
                     self._entries.pop(path, None)
-                    self._unlisted[path] = (stat.st_size, stat.st_mtime_ns)
+                    self._unlisted[path] = (_state(stat), read)
+                    if read is not None:
+                        told.append(read)
                     continue
                 entry = Entry(stat.st_size, stat.st_mtime_ns, *read)
                 self._entries[path] = entry
                 fresh.append((self._key(path), entry))
             found.append(_snapshot(entry, stat, archived))
         self._index.put(fresh)
-        return found
 
     # --- changes made here ----------------------------------------------------------------
 
@@ -152,6 +186,27 @@ class Listing:
 
 def _fits(entry: Entry, stat: os.stat_result) -> bool:
     return entry.size == stat.st_size and entry.mtime == stat.st_mtime_ns
+
+
+def _state(stat: os.stat_result) -> tuple[int, int, int]:
+    # access that was taken or given changes the last of these alone
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+
+
+def in_place(header: SessionHeader, path: str) -> bool:
+    """Return whether a log lies in the folder of its session."""
+    return encode_segment(header.id) == os.path.basename(os.path.dirname(path))
+
+
+def _closed(path: str, error: OSError) -> UnreadableSession:
+    """Tell of a folder that the system lets nobody look into: a session's, or a project's."""
+    name = os.path.basename(path)
+    project = name.startswith("--") or name == NO_CWD
+    return UnreadableSession(
+        path,
+        as_failure(error, Path(path), "read"),
+        None if project else decode_segment(name),
+    )
 
 
 def _snapshot(entry: Entry, stat: os.stat_result, archived: bool) -> SessionSnapshot:

@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import Final
 
-__all__ = ["NO_CWD", "encode_segment", "project_folder"]
+__all__ = ["NO_CWD", "decode_segment", "encode_segment", "project_folder"]
 
 NO_CWD: Final = "_no-cwd"
 """Folder of the sessions that have no working directory."""
@@ -20,6 +20,7 @@ _SEGMENT_UNITS: Final = 180
 _SEPARATORS: Final = re.compile(r"[/\\:]+")
 _NOT_IN_SLUG: Final = re.compile(r"[^A-Za-z0-9._-]", re.DOTALL)
 _NOT_IN_SEGMENT: Final = re.compile(r"[^a-z0-9._-]", re.DOTALL)
+_ESCAPED: Final = re.compile("~([0-9a-f]{4})")
 _DEVICES: Final = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)")
 
 
@@ -56,6 +57,17 @@ def encode_segment(session_id: str) -> str:
         digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
         name = f"{name[: _SEGMENT_UNITS - 66].rstrip('~')}~~{digest}"
     return name
+
+
+def decode_segment(name: str) -> str | None:
+    """Return the id whose folder has a name; None where it was shortened, or is no such name."""
+    try:
+        session_id = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)
+        # what stands in two units is one character
+        session_id = session_id.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        return session_id if encode_segment(session_id) == name else None
+    except ValueError:
+        return None
 
 
 def _escape(found: re.Match[str]) -> str:

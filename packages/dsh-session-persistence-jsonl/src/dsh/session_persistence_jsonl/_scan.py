@@ -1,9 +1,9 @@
 """Reading a log: its events as far as they are sound, and what is wrong behind them.
 
 A process that dies leaves a last line without its end: that is torn, and was never acknowledged.
-Anything else that does not fit is damage. It is told apart by what follows it: where a turn has
-ended behind it nothing may be dropped, so the log is refused; otherwise it is a tail that a load
-cuts off and keeps aside.
+Anything else that does not fit is damage. It is told apart by what follows it: where a whole line
+stands behind it, nothing may be dropped, so the log is refused; a damaged last line is cut off by a
+load, kept aside, and remembered in what the repair says.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from dsh.session.errors import SessionFormatError
 from dsh.session_persistence import Damage, FormatUnsupported, SessionCorrupt
 from dsh.session_persistence_jsonl._content import Content
 from dsh.session_persistence_jsonl._lines import is_sealed, unsealed
-from dsh.session_persistence_jsonl._pack import RowError, read_line
+from dsh.session_persistence_jsonl._rows import RowError, read_line
 
 __all__ = ["Scan", "read_header", "scan"]
 
 _TURN_END: Final = b'{"type":"turn/end"'
-_TURN_START: Final = b'{"type":"turn/start"'
 
 
 @dataclass(slots=True)
@@ -76,8 +75,13 @@ def read_header(line: bytes, path: Path) -> SessionHeader:
     return header
 
 
-def scan(content: Content, path: Path) -> Scan:
+def scan(content: Content, path: Path, header: SessionHeader | None = None) -> Scan:
     """Read a whole log.
+
+    Args:
+        content: What the file holds.
+        path: The file, for messages.
+        header: What to take for the header where the first line is known to be none.
 
     Raises:
         FormatUnsupported: Another version wrote it.
@@ -85,9 +89,11 @@ def scan(content: Content, path: Path) -> Scan:
     """
     lines = BytesIO(content.text)
     first = lines.readline()
-    if not first.endswith(b"\n"):
-        raise _no_header(path, _no_first_line(content))
-    found = Scan(read_header(first, path), good=len(first))
+    if header is None:
+        if not first.endswith(b"\n"):
+            raise _no_header(path, _no_first_line(content), _LOST)
+        header = read_header(first, path)
+    found = Scan(header, good=len(first))
     events = found.events
     number = 1
     for line in lines:
@@ -148,22 +154,22 @@ def _look_behind(found: Scan, path: Path, number: int, line: bytes, lines: Bytes
     """Look through the lines from the first damaged one on."""
     found.lines_cut = True
     expected: int | None = None
-    scratch: list[SessionEvent] = []
     for behind in (line, *lines):
         if behind[-1:] != b"\n":
             found.torn = True
             break
         if behind is not line:
             number += 1
-        # a damaged turn end was one, and where a turn starts the one before it has ended
+        # a damaged turn end was one
         found.committed |= behind.startswith(_TURN_END)
         if not is_sealed(behind):
             expected = None
             if behind is not line:
                 _note(found, path, number, "its checksum does not fit", None)
             continue
-        found.committed |= behind is not line and behind.startswith(_TURN_START)
-        expected = _follow(found, path, number, behind, expected, scratch, behind is not line)
+        # no crash leaves a whole line behind one that is not
+        found.committed |= behind is not line
+        expected = _follow(found, path, number, behind, expected, behind is not line)
 
 
 def _follow(
@@ -172,12 +178,11 @@ def _follow(
     number: int,
     line: bytes,
     expected: int | None,
-    scratch: list[SessionEvent],
     tell: bool,
 ) -> int | None:
     """Check a sound line behind damage against the one before it; return the seq after it."""
     try:
-        events = list(read_line(unsealed(line), scratch))
+        events = list(read_line(unsealed(line), None))
     except RowError as error:
         if tell:
             _note(found, path, number, f"a packed row is malformed: {error}", expected)
@@ -213,9 +218,13 @@ def _broken_frame(content: Content, path: Path, number: int) -> Damage:
     return Damage(f"{path}, byte {at}", f"a frame cannot be decompressed: {content.broken}")
 
 
-def _no_header(path: Path, problem: str) -> SessionCorrupt:
+_LOST: Final = "restore the file from a backup, or remove it"
+_HEADLESS: Final = "salvaging it keeps a copy and makes the header anew, if the events are whole"
+
+
+def _no_header(path: Path, problem: str, hint: str = _HEADLESS) -> SessionCorrupt:
     return SessionCorrupt(
         f"a session log cannot be read: {problem}",
-        hint="restore the file from a backup, or remove it",
+        hint=hint,
         location=f"{path}:1",
     )

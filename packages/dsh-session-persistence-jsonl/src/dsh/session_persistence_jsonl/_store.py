@@ -7,7 +7,8 @@ from typing import ClassVar, Literal
 
 from dsh.core import settings
 from dsh.paths import user_folder
-from dsh.session_persistence import BackedPersistence, Backend, PersistenceError
+from dsh.session_persistence import PersistenceError
+from dsh.session_persistence.backend import BackedPersistence, Backend
 from dsh.session_persistence_jsonl._backend import JsonlBackend
 
 __all__ = ["JsonlPersistence"]
@@ -26,7 +27,7 @@ class JsonlPersistence(BackedPersistence):
         compression: Literal["none", "zstd"] = "none"
         """How new sessions are stored. `zstd` needs the extra of that name."""
         pack_chunks: bool = True
-        """Write runs of deltas as one row, which takes a sixth of the room or less."""
+        """Write the chunks of an answer as one row and its text once, in a fraction of the room."""
 
     config = settings(Config)
 

@@ -10,16 +10,16 @@ from pathlib import Path
 from dsh.session import SessionEvent, SessionHeader
 from dsh.session_persistence import (
     AppendRefused,
-    Backend,
     FormatUnsupported,
     IntegrityReport,
     SessionCorrupt,
     SessionSnapshot,
     SessionSummary,
-    StoredLog,
     StoredSessionExists,
     StoredSessionNotFound,
+    UnreadableSession,
 )
+from dsh.session_persistence.backend import Backend, StoredLog
 from dsh.session_persistence_sqlite._changes import (
     cut_after,
     insert_events,
@@ -99,7 +99,8 @@ class SqliteBackend(Backend):
             row = session_row(connection, session_id)
             header = row.header()
             events, tail = read_events(connection, row)
-            return StoredLog(header, events, row.revision(self._database.store_id), tail)
+            lost = tail is not None and tail.start < row.state.events
+            return StoredLog(header, events, row.revision(self._database.store_id), tail, lost)
 
     def read_from(self, session_id: str, from_seq: int) -> tuple[SessionEvent, ...]:
         """See `Backend.read_from`; what lies before is not looked at."""
@@ -120,6 +121,14 @@ class SqliteBackend(Backend):
             with suppress(SessionCorrupt, FormatUnsupported):
                 found.append(SessionRow.read(row).snapshot(self._database.store_id))
         return found
+
+    def unreadable(self) -> Iterable[UnreadableSession]:
+        """See `Backend.unreadable`."""
+        query = f"SELECT {SESSION_COLUMNS} FROM sessions"
+        with telling(self._file, "sessions could not be listed"):
+            rows = self._database.connection.execute(query).fetchall()
+        looks = (SessionRow.read(row).unreadable(self._file) for row in rows)
+        return [found for found in looks if found is not None]
 
     # --- writing --------------------------------------------------------------------------
 
@@ -219,6 +228,11 @@ class SqliteBackend(Backend):
 
     def locate(self, header: SessionHeader) -> str | None:
         """Return the database."""
+        return str(self._file)
+
+    @property
+    def place(self) -> str | None:
+        """See `Backend.place`."""
         return str(self._file)
 
     def _telling(self, session_id: str, deed: str) -> AbstractContextManager[None]:

@@ -53,6 +53,9 @@ def telling(file: Path, failure: str) -> Generator[None]:
         raise type(error)(error.message, hint=error.hint, location=str(file)) from error
     except sqlite3.Error as error:
         raise _told(error, file, failure) from error
+    except UnicodeDecodeError as error:
+        # SQLite's message quotes the damaged text, and Python cannot read it
+        raise _damaged(f"{failure}: the database is damaged: its text is no UTF-8", file) from error
     except OSError as error:
         raise PersistenceError(
             f"{failure}: {error.strerror or error}",
@@ -62,16 +65,20 @@ def telling(file: Path, failure: str) -> Generator[None]:
 
 def _told(error: sqlite3.Error, file: Path, failure: str) -> PersistenceError:
     if is_damage(error):
-        return SessionCorrupt(
-            f"{failure}: the database is damaged: {error}",
-            hint="keep a copy of the file; `sqlite3 FILE .recover` gets out what is readable",
-            location=str(file),
-        )
+        return _damaged(f"{failure}: the database is damaged: {error}", file)
     what, hint = _TOLD.get(_code(error), (str(error), None))
     name = getattr(error, "sqlite_errorname", None)
     return PersistenceError(
         f"{failure}: {what}" + (f" ({name})" if name else ""),
         hint=hint,
+        location=str(file),
+    )
+
+
+def _damaged(message: str, file: Path) -> SessionCorrupt:
+    return SessionCorrupt(
+        message,
+        hint="keep a copy of the file; `sqlite3 FILE .recover` gets out what is readable",
         location=str(file),
     )
 

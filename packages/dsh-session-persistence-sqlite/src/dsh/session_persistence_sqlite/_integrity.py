@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dsh.paths import StateFileError, write_private
-from dsh.session import SessionEvent, interrupted_turn_closers
+from dsh.session import SessionEvent, SessionHeader, interrupted_turn_closers
 from dsh.session_persistence import (
     AppendRefused,
     Damage,
@@ -18,7 +18,7 @@ from dsh.session_persistence import (
     IntegrityReport,
     PersistenceError,
 )
-from dsh.session_persistence_sqlite._changes import cut_after
+from dsh.session_persistence_sqlite._changes import cut_after, renew_header
 from dsh.session_persistence_sqlite._database import Database
 from dsh.session_persistence_sqlite._errors import is_damage
 from dsh.session_persistence_sqlite._event_rows import (
@@ -76,12 +76,10 @@ class Examiner:
                 return report
             if findings.unsupported is not None:
                 raise findings.unsupported  # another version reads it, so nothing is cut
-            if not row.header_sound or not findings.events:
-                what = "not one event before the first damage can be read"
-                if not row.header_sound:
-                    what = HEADER_DAMAGE
+            if not findings.events:
                 raise PersistenceError(
-                    f"nothing of session {session_id!r} can be saved: {what}",
+                    f"nothing of session {session_id!r} can be saved: not one event before the "
+                    "first damage can be read",
                     hint="the rows can be looked at with `sqlite3`; remove the session to be rid "
                     "of it",
                     location=str(self._database.file),
@@ -94,6 +92,10 @@ class Examiner:
                     hint="try again",
                     location=str(self._database.file),
                 )
+            if not row.header_sound:
+                # any column may be the damaged one, so none is taken over; the copy has them
+                began = findings.events[0].time
+                renew_header(connection, SessionHeader(id=row.id, created_at=began))
             cut_after(connection, row, findings.events)
         return replace(report, copy=str(copy))
 
@@ -131,6 +133,9 @@ class Examiner:
         whole = True
         for columns in event_rows(connection, row.id):
             seq = columns[0]
+            if not isinstance(seq, int):
+                whole = self._wrong(findings, next_seq, "its number is damaged")
+                continue
             if seq > next_seq:
                 whole = self._wrong(findings, next_seq, _missing(next_seq, seq - 1))
             try:

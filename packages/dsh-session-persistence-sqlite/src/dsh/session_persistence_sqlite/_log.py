@@ -36,7 +36,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What follows the last event that can be read, and was never committed by a `turn/end`."""
+    """What follows the last event that can be read: the last row, or one that nobody wrote."""
 
     start: int
     """The first seq of it."""
@@ -100,7 +100,8 @@ def read_events(
         The events, and what follows them; a tail can be removed.
 
     Raises:
-        SessionCorrupt: Something up to the last `turn/end` is damaged; names the row.
+        SessionCorrupt: Something up to the last `turn/end`, or before the last row, is damaged;
+            names the row.
         FormatUnsupported: As `event_reader`.
     """
     if not row.state_sound:
@@ -123,7 +124,7 @@ def read_events(
         problem = "the row is missing"
     if problem is None:
         return tuple(events), None
-    if seq < row.state.committed or seq == 0:
+    if seq == 0 or seq < max(row.state.committed, stored - 1):
         raise SessionCorrupt(f"{place(row.id, seq)}: {problem}", hint=HINT)
     return tuple(events), Tail(seq)
 

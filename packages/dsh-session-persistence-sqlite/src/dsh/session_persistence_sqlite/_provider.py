@@ -9,7 +9,8 @@ from pydantic import PositiveInt
 
 from dsh.core import settings
 from dsh.paths import user_folder
-from dsh.session_persistence import BackedPersistence, Backend, PersistenceError
+from dsh.session_persistence import PersistenceError
+from dsh.session_persistence.backend import BackedPersistence, Backend
 from dsh.session_persistence_sqlite._backend import SqliteBackend
 
 __all__ = ["FILE_NAME", "SqlitePersistence"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
@@ -21,6 +22,7 @@ from dsh.session_persistence import (
     SessionCorrupt,
     SessionSnapshot,
     SessionSummary,
+    UnreadableSession,
 )
 
 __all__ = [
@@ -166,7 +168,10 @@ class SessionRow:
             FormatUnsupported: Another version wrote it.
         """
         if not self.header_sound:
-            raise SessionCorrupt(f"session {self.id!r}: {HEADER_DAMAGE} (row of sessions)")
+            raise SessionCorrupt(
+                f"session {self.id!r}: {HEADER_DAMAGE} (row of sessions)",
+                hint="salvage the session: that keeps a copy and makes its header anew",
+            )
         columns = self.columns
         if columns["version"] != SESSION_FORMAT_VERSION:
             try:
@@ -181,13 +186,22 @@ class SessionRow:
 
     def snapshot(self, store_id: str) -> SessionSnapshot:
         """Return the line of a listing; raises as `header`."""
+        summary = self.state.summary
+        if not self.state_sound:
+            summary = replace(summary, damaged=True)
         return SessionSnapshot(
-            self.header(),
-            self.revision(store_id),
-            self.archived,
-            self.state.summary,
-            self.state.size,
+            self.header(), self.revision(store_id), self.archived, summary, self.state.size
         )
+
+    def unreadable(self, file: Path) -> UnreadableSession | None:
+        """Return why the session is in no listing; None if it is in one."""
+        try:
+            self.header()
+        except (SessionCorrupt, FormatUnsupported) as error:
+            where = f"{file}, row of sessions with id {self.id!r}"
+            told = type(error)(error.message, hint=error.hint, location=str(file))
+            return UnreadableSession(where, told, self.id)
+        return None
 
 
 def header_values(header: SessionHeader, incarnation: str) -> tuple[Any, ...]:

@@ -1,12 +1,17 @@
-"""The durability seam: the abstract store of session logs."""
+"""The durability seam: the abstract store of session logs, for whoever uses one.
 
-from dsh.session_persistence._backed import BackedPersistence
-from dsh.session_persistence._backend import Backend, StoredLog
-from dsh.session_persistence._checks import check_batch, check_from_seq, check_header, repaired
+What a store is made of is in `dsh.session_persistence.backend`, which is not loaded by this.
+"""
+
 from dsh.session_persistence._integrity import Damage, IntegrityReport
 from dsh.session_persistence._service import SessionPersistence
-from dsh.session_persistence._summary import SessionSummary, SummaryFold, summarize
-from dsh.session_persistence._types import RawArtifact, SessionSnapshot, StoredSession
+from dsh.session_persistence._types import (
+    RawArtifact,
+    SessionSnapshot,
+    SessionSummary,
+    StoredSession,
+    UnreadableSession,
+)
 from dsh.session_persistence.errors import (
     AppendRefused,
     FormatUnsupported,
@@ -20,8 +25,6 @@ from dsh.session_persistence.errors import (
 
 __all__ = [
     "AppendRefused",
-    "BackedPersistence",
-    "Backend",
     "Damage",
     "FormatUnsupported",
     "IntegrityReport",
@@ -33,14 +36,8 @@ __all__ = [
     "SessionPersistence",
     "SessionSnapshot",
     "SessionSummary",
-    "StoredLog",
     "StoredSession",
     "StoredSessionExists",
     "StoredSessionNotFound",
-    "SummaryFold",
-    "check_batch",
-    "check_from_seq",
-    "check_header",
-    "repaired",
-    "summarize",
+    "UnreadableSession",
 ]

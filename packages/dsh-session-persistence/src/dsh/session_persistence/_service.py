@@ -8,7 +8,12 @@ from collections.abc import Sequence
 from dsh.core import Service
 from dsh.session import SessionEvent, SessionHeader
 from dsh.session_persistence._integrity import IntegrityReport
-from dsh.session_persistence._types import RawArtifact, SessionSnapshot, StoredSession
+from dsh.session_persistence._types import (
+    RawArtifact,
+    SessionSnapshot,
+    StoredSession,
+    UnreadableSession,
+)
 from dsh.session_persistence.errors import RawUnsupported
 
 __all__ = ["SessionPersistence"]
@@ -17,10 +22,10 @@ __all__ = ["SessionPersistence"]
 class SessionPersistence(Service, ABC, key="session_persistence"):
     """Keeps session logs beyond the process.
 
-    **What is promised.** Whatever lies up to a flushed `turn/end` is committed and never changes.
-    A stored log is contiguous from 0. `append` returns when its events are durable. Reading
-    rejects damage inside the committed part, and drops only a last fragment that was never
-    written completely.
+    **What is promised.** What was flushed is committed and never changes. A stored log is
+    contiguous from 0. `append` returns when its events are durable. Reading rejects damage that
+    sound records or a `turn/end` follow, and drops only the last record: one that was never
+    written completely, or is damaged; then the outcome of every open call is unknown.
 
     **Live sessions** are followed by the store itself: it takes up each session at
     `session/created`, copies each event at `session/event` (which is synchronous, so writing
@@ -85,7 +90,7 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
         Raises:
             StoredSessionNotFound: There is none, or it never had an event.
             SessionInUse: A live session with an open turn has this id, or another process owns it.
-            SessionCorrupt: The committed part is damaged.
+            SessionCorrupt: Something is damaged that sound records, or a `turn/end`, follow.
             FormatUnsupported: Another version wrote it, or it contains an event that stands in
                 the history and is not known here; the message names it.
             PersistenceError: Reading or writing failed.
@@ -125,7 +130,8 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
     async def list(self, *, archived: bool = False) -> tuple[SessionHeader, ...]:
         """Return the headers of the stored sessions, in no particular order.
 
-        Sessions without events are left out, and so is what is no session at all.
+        Sessions without events are left out, and so is what is no session at all. What is one and
+        cannot be read is told by `unreadable`.
 
         Args:
             archived: List those that were put away, in place of the others.
@@ -138,6 +144,17 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
         Args:
             archived: List those that were put away, in place of the others.
         """
+
+    async def unreadable(self) -> tuple[UnreadableSession, ...]:
+        """Return what is stored and in neither listing, in no particular order.
+
+        Its header is damaged, or of another version; it stands in another session's place; the
+        system does not let it be read. A store where that cannot happen returns nothing.
+
+        Raises:
+            PersistenceError: Nothing at all can be listed.
+        """
+        return ()
 
     @abstractmethod
     async def archive(self, session_id: str) -> None:
@@ -223,6 +240,11 @@ class SessionPersistence(Service, ABC, key="session_persistence"):
         Returns:
             A path or an address for people, or None for nowhere in particular.
         """
+        return None
+
+    @property
+    def place(self) -> str | None:
+        """Where this store keeps its sessions, for people; None for nowhere in particular."""
         return None
 
     @property

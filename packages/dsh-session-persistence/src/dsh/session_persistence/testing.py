@@ -10,11 +10,9 @@ from pydantic import ConfigDict, Field
 
 from dsh.core import settings
 from dsh.session import SessionEvent, SessionHeader, interrupted_turn_closers
-from dsh.session_persistence._backed import BackedPersistence
-from dsh.session_persistence._backend import Backend, StoredLog
 from dsh.session_persistence._integrity import IntegrityReport
-from dsh.session_persistence._summary import SessionSummary
-from dsh.session_persistence._types import SessionSnapshot
+from dsh.session_persistence._types import SessionSnapshot, SessionSummary
+from dsh.session_persistence.backend import BackedPersistence, Backend, StoredLog
 from dsh.session_persistence.errors import (
     AppendRefused,
     SessionInUse,

@@ -61,6 +61,7 @@ from dsh.session._payloads import (
     TurnStart,
     UserMessage,
 )
+from dsh.session._rebuild import rebuild_request, request_steps
 from dsh.session._record import HeaderRecord, record_request_header
 from dsh.session._repair import interrupted_turn_closers, synthetic_tool_result
 from dsh.session._session import Session
@@ -155,7 +156,9 @@ __all__ = [
     "interrupted_turn_closers",
     "is_tool_pairing_balanced",
     "mend_text",
+    "rebuild_request",
     "record_request_header",
+    "request_steps",
     "synthetic_tool_result",
     "thaw",
     "type_name",

@@ -48,8 +48,8 @@ def synthetic_tool_result(turn: int, step: int, call_id: str, *, started: bool) 
         turn: The open turn.
         step: The step of the call.
         call_id: The call.
-        started: Whether its `tool/call` was logged: then the code is `TOOL_OUTCOME_UNKNOWN`,
-            otherwise `TOOL_NOT_STARTED`.
+        started: Whether it may have run, its `tool/call` being logged or lost: then the code is
+            `TOOL_OUTCOME_UNKNOWN`, otherwise `TOOL_NOT_STARTED`.
     """
     if started:
         error = ErrorInfo("ToolOutcomeUnknownError", TOOL_OUTCOME_UNKNOWN)
@@ -59,13 +59,20 @@ def synthetic_tool_result(turn: int, step: int, call_id: str, *, started: bool) 
     return ToolResult(turn, step, call_id, (TextBlock(text),), is_error=True, error=error)
 
 
-def interrupted_turn_closers(events: Iterable[SessionEvent]) -> tuple[SessionEvent, ...]:
+def interrupted_turn_closers(
+    events: Iterable[SessionEvent], *, more_was_lost: bool = False
+) -> tuple[SessionEvent, ...]:
     """Return the events that close the turn a log breaks off in; none if it is closed.
 
     For every tool call of the open step without a result comes an error result, then `step/end`
     if a step is open, then `turn/end` with reason `interrupted`. They continue the numbering and
     carry the time of the last event. Calls left without a result in a step that was closed stay
     as they are.
+
+    Args:
+        events: The log.
+        more_was_lost: Whether it went on and the rest could not be read. A call that was logged
+            there may have run, so the outcome of every call is unknown then.
     """
     scan = _Scan()
     last: SessionEvent | None = None
@@ -76,7 +83,7 @@ def interrupted_turn_closers(events: Iterable[SessionEvent]) -> tuple[SessionEve
         return ()
     closers: list[SessionEvent] = []
     for call_id, pending in scan.pending.items():
-        started = pending.call_seq is not None
+        started = more_was_lost or pending.call_seq is not None
         result = synthetic_tool_result(scan.turn, pending.step, call_id, started=started)
         sources = None if pending.call_seq is None else (pending.call_seq,)
         seq = last.seq + 1 + len(closers)

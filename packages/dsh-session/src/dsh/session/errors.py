@@ -13,8 +13,9 @@ SessionError
 ├── SessionTypeError     DUPLICATE_EVENT_TYPE, BAD_EVENT_TYPE   (also a TypeError)
 ├── SessionStoreError    SESSION_ALREADY_EXISTS, SESSION_NOT_LIVE, CWD_NOT_ABSOLUTE,
 │                        SESSION_ATTACHED, ALREADY_ANNOUNCED
-└── ForkError            SESSION_ALREADY_EXISTS, SESSION_NOT_FOUND, SESSION_NOT_LIVE,
-                         INVALID_BOUNDARY, OPEN_TURN
+├── ForkError            SESSION_ALREADY_EXISTS, SESSION_NOT_FOUND, SESSION_NOT_LIVE,
+│                        INVALID_BOUNDARY, OPEN_TURN
+└── RebuildError         STEP_NOT_FOUND, NO_REQUEST
 
 A payload that is no lossless JSON raises the kernel's `NotJsonError` (NOT_JSON, JSON_TOO_DEEP).
 """
@@ -28,6 +29,7 @@ __all__ = [
     "EventRefusedError",
     "ForkError",
     "HeaderFoldError",
+    "RebuildError",
     "SeedError",
     "SessionError",
     "SessionFormatError",
@@ -157,3 +159,13 @@ class ForkError(SessionError):
     """The log to fork from has no event of this number."""
     OPEN_TURN = "OPEN_TURN"
     """The event at the boundary is no `turn/end`."""
+
+
+class RebuildError(SessionError):
+    """A log does not tell of the request that was asked for."""
+
+    code = "REBUILD"
+    STEP_NOT_FOUND = "STEP_NOT_FOUND"
+    """The log has no such turn, or the turn no such step."""
+    NO_REQUEST = "NO_REQUEST"
+    """The step ended before its request was made."""

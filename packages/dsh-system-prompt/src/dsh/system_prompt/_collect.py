@@ -6,14 +6,13 @@ import inspect
 from collections.abc import Sequence
 from typing import TypeVar, cast
 
-from dsh.core import JsonValue
+from dsh.core import JsonValue, ScopedLayers
 from dsh.llm import ToolSchema
-from dsh.system_prompt._layer import Layer, Section
+from dsh.system_prompt._layer import Layer
 from dsh.system_prompt._types import (
     AssembleContext,
     AssembledSection,
     ToolProviderResult,
-    VariableProvider,
 )
 from dsh.system_prompt.errors import PromptError
 
@@ -22,25 +21,25 @@ __all__ = ["collect_sections", "collect_tools", "collect_variables", "copy_schem
 J = TypeVar("J", bound="JsonValue")
 
 
-def collect_variables(chain: Sequence[Layer], context: AssembleContext) -> dict[str, str | None]:
+def collect_variables(
+    layers: ScopedLayers[Layer], context: AssembleContext
+) -> dict[str, str | None]:
     """Evaluate the variables a scope sees; one that a nearer layer replaces is never called."""
-    merged: dict[str, VariableProvider] = {}
-    for layer in chain:
-        merged.update(layer.variables.entries)
     values: dict[str, str | None] = {}
-    for name, provider in merged.items():
+    seen = layers.merge(context.scope, lambda layer: layer.variables.entries)
+    for name, provider in seen.items():
         value = provider(context) if callable(provider) else provider
         values[name] = None if value is None else _text(value, f"variable {name!r}")
     return values
 
 
-def collect_sections(chain: Sequence[Layer], context: AssembleContext) -> list[AssembledSection]:
+def collect_sections(
+    layers: ScopedLayers[Layer], context: AssembleContext
+) -> list[AssembledSection]:
     """Resolve the sections a scope sees, sorted by order; ties stay as registered."""
-    merged: dict[str, Section] = {}
-    for layer in chain:
-        merged.update(layer.sections.entries)
     sections: list[AssembledSection] = []
-    for section in merged.values():
+    seen = layers.merge(context.scope, lambda layer: layer.sections.entries)
+    for section in seen.values():
         text = section.text(context) if callable(section.text) else section.text
         text = _text(text, f"text of section {section.name!r}")
         sections.append(AssembledSection(section.name, section.order, text))
@@ -49,7 +48,7 @@ def collect_sections(chain: Sequence[Layer], context: AssembleContext) -> list[A
 
 
 def collect_tools(
-    chain: Sequence[Layer], context: AssembleContext
+    layers: ScopedLayers[Layer], context: AssembleContext
 ) -> tuple[list[ToolSchema], set[str]]:
     """Ask every tool provider of a scope.
 
@@ -57,7 +56,7 @@ def collect_tools(
         Copies of the offered schemas in order of collection, and every known name.
     """
     # who is asked is settled before the first one is asked
-    providers = [provider for layer in chain for provider in layer.providers]
+    providers = [p for layer in layers.chain(context.scope) for p in layer.providers]
     tools: list[ToolSchema] = []
     known: set[str] = set()
     for provider in providers:

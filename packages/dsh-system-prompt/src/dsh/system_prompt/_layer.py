@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from dsh.core import AnonymousEntries, NamedEntries
 from dsh.system_prompt._types import SectionText, ToolProvider, VariableProvider
-from dsh.system_prompt.errors import PromptError
 
 __all__ = ["Layer", "Protection", "Section"]
 
@@ -34,8 +33,8 @@ class Layer:
     __slots__ = ("protections", "providers", "sections", "variables")
 
     def __init__(self) -> None:
-        self.sections: NamedEntries[Section] = NamedEntries(_duplicate)
-        self.variables: NamedEntries[VariableProvider] = NamedEntries(_duplicate)
+        self.sections: NamedEntries[Section] = NamedEntries()
+        self.variables: NamedEntries[VariableProvider] = NamedEntries()
         self.providers: AnonymousEntries[ToolProvider] = AnonymousEntries()
         self.protections: AnonymousEntries[Protection] = AnonymousEntries()
 
@@ -43,7 +42,3 @@ class Layer:
         return (
             len(self.sections) + len(self.variables) + len(self.providers) + len(self.protections)
         )
-
-
-def _duplicate(name: str) -> PromptError:
-    return PromptError(f"{name!r} is already registered", code=PromptError.DUPLICATE)

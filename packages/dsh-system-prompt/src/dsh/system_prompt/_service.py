@@ -243,11 +243,11 @@ class SystemPrompt(Service, key="system_prompt"):
             Exception: What a provider or listener raised.
         """
         context = AssembleContext() if context is None else context
-        chain = self._layers.chain(context.scope)
-        protected = [entry for layer in chain for entry in layer.protections]
-        variables = collect_variables(chain, context)
-        sections = collect_sections(chain, context)
-        tools, known = collect_tools(chain, context)
+        layers = self._layers
+        protected = [entry for one in layers.chain(context.scope) for entry in one.protections]
+        variables = collect_variables(layers, context)
+        sections = collect_sections(layers, context)
+        tools, known = collect_tools(layers, context)
         assembly = PromptAssembly(
             sections, order_tools(tools, self.config.tool_order, known), variables
         )

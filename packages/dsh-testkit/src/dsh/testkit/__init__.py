@@ -63,9 +63,13 @@ if TYPE_CHECKING:
         assert_paired,
         assert_paired_request,
         boundary_counts,
+        captured_requests,
+        rebuilt_requests,
+        request_parts,
         soon,
         status_trace,
         tool_results,
+        turn_numbers,
         turn_reasons,
         until_idle,
     )
@@ -96,6 +100,7 @@ __all__ = [
     "assert_paired_request",
     "boundary_counts",
     "call_tool",
+    "captured_requests",
     "collect",
     "error",
     "hang",
@@ -108,7 +113,9 @@ __all__ = [
     "open_spine",
     "opening",
     "reasoning",
+    "rebuilt_requests",
     "reloaded",
+    "request_parts",
     "request_text",
     "run_tool",
     "run_unprivileged",
@@ -123,6 +130,7 @@ __all__ = [
     "tool_call",
     "tool_calls",
     "tool_results",
+    "turn_numbers",
     "turn_reasons",
     "types_of",
     "unprivileged",
@@ -155,8 +163,9 @@ _HOMES: Final = {
         "dsh.testkit._programs": "Completed needs_program run_unprivileged unprivileged",
         "dsh.testkit._spine": "MODEL PluginRow Script Spine mount_spine open_spine",
         "dsh.testkit._trace": (
-            "StatusTrace assert_paired assert_paired_request boundary_counts soon status_trace "
-            "tool_results turn_reasons until_idle"
+            "StatusTrace assert_paired assert_paired_request boundary_counts captured_requests "
+            "rebuilt_requests request_parts soon status_trace tool_results turn_numbers "
+            "turn_reasons until_idle"
         ),
         "dsh.tools.testing": "call_tool run_tool text_of",
     }.items()

@@ -6,11 +6,13 @@ import inspect
 import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import ClassVar, TypeAlias
 
 import anyio
 
 from dsh.agent import Agent
+from dsh.agent.loopkit import Pulse
 from dsh.approval import (
     Approval,
     ApprovalAsk,
@@ -69,7 +71,7 @@ class MemoryApproval(Approval):
         self.otherwise: ScriptedAnswer = Unavailable()
         """Answers where the script has nothing left."""
         self._answers: deque[ScriptedAnswer] = deque()
-        self._changed = anyio.Event()
+        self._asked = Pulse()
 
     def answer(self, *answers: ScriptedAnswer) -> None:
         """Add answers to the end of the script.
@@ -95,7 +97,7 @@ class MemoryApproval(Approval):
             That question.
         """
         while len(self.requests) < number:
-            await self._changed.wait()
+            await self._asked.wait()
         return self.requests[number - 1]
 
     def policy(self, agent: Agent) -> ApprovalPolicy:
@@ -115,8 +117,7 @@ class MemoryApproval(Approval):
         question = uuid.uuid4().hex
         agent.record(ApprovalAsked(question, request.tool_name, request.call_id, request.reason))
         self.requests.append(request)
-        self._changed.set()
-        self._changed = anyio.Event()
+        self._asked.fire()
         # Whatever interrupts the decision, the question that was logged gets its end.
         outcome: ApprovalOutcome = Cancelled()
         try:
@@ -134,17 +135,13 @@ class MemoryApproval(Approval):
         if self.policy(request.agent) == "never":
             return Rejected()
         outcome: ApprovalOutcome = Unavailable()
-        with anyio.CancelScope() as scope:
-            forget = None if signal is None else signal.on_abort(scope.cancel)
+        with nullcontext() if signal is None else signal.cancel_scope():
             try:
                 outcome = await self.ctx.waterfall(ApprovalAsk(request), self._scripted)
             except Exception as error:  # noqa: BLE001 - a broken answerer is nobody
                 if signal is None or not signal.aborted:
                     self.ctx.report(error, "answer to an approval request")
                 outcome = Unavailable()
-            finally:
-                if forget is not None:
-                    forget()
         if signal is not None and signal.aborted:
             return Cancelled()
         # A listener or an answer may return anything, whatever its annotation promises.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -12,25 +12,22 @@ import anyio.lowlevel
 
 from dsh.agent import Agent, AgentHandle, AgentOptions, AgentRegistry, CreateAgent, Setup
 from dsh.agent.events import AgentError
-from dsh.core import App, Context, DshError, Effect, Event, JsonObject, NextStream, PluginLike
-from dsh.invariants import Invariants
-from dsh.llm import LlmRequest, LlmService, StreamChunk, TextBlock
-from dsh.llm.events import LlmStream
+from dsh.core import App, Context, DshError, Effect, Event, JsonObject, PluginLike
+from dsh.llm import LlmRequest, TextBlock
 from dsh.llm_replay import Entry, EntryFunction, ScriptedAdapter
 from dsh.session import (
     ContextMessage,
     PluginSource,
     Session,
     SessionData,
-    SessionStore,
     SteeringMessage,
     UserMessage,
 )
 from dsh.session.testing import assert_balanced, reloaded
-from dsh.system_prompt import SystemPrompt
 from dsh.testkit._case import ContractCase, named
+from dsh.testkit._loop_app import loop_app
 from dsh.testkit._spine import MODEL
-from dsh.testkit._trace import StatusTrace, assert_paired, status_trace
+from dsh.testkit._trace import StatusTrace, assert_paired, captured_requests, status_trace
 from dsh.tools import Tool, ToolExecution, ToolRegistry
 
 __all__ = [
@@ -64,7 +61,7 @@ class OpenLoop:
 
     app: App
     model: ScriptedAdapter
-    requests: list[LlmRequest] = field(default_factory=list[LlmRequest])
+    requests: list[LlmRequest]
     """Every request, as the loop built it."""
     errors: list[AgentError] = field(default_factory=list[AgentError])
     """Every failure that was reported."""
@@ -160,26 +157,12 @@ class LoopBench:
             impatient: Use the impatient configuration.
         """
         model = script if isinstance(script, ScriptedAdapter) else ScriptedAdapter(script)
-        plugins: dict[Any, object] = {
-            LlmService: None,
-            SessionStore: None,
-            SystemPrompt: None,
-            ToolRegistry: None,
-            AgentRegistry: None,
-            Invariants: {"level": "full"},
-            **(extras or {}),
-            self.loop: self.impatient if impatient else self.config,
-        }
-        async with App() as app:
-            for mount in [app.mount(plugin, config) for plugin, config in plugins.items()]:
-                await mount.settled()
-            app[LlmService].register(app.ctx, model, "test")
-            opened = OpenLoop(app, model)
-            app.ctx.on(LlmStream, _recorder(opened.requests), prepend=True)
+        config = self.impatient if impatient else self.config
+        configs: dict[Any, object] = {**(extras or {}), self.loop: config}
+        async with loop_app(self.loop, model, configs=configs, extras=extras or ()) as app:
+            opened = OpenLoop(app, model, captured_requests(app.ctx))
             app.ctx.on(AgentError, opened.errors.append)
             yield opened
-            violations = app[Invariants].violations
-            assert not violations, f"invariants were broken: {violations}"
         for agent, trace in opened.traces.items():
             trace.check()
             check_log(agent.session)
@@ -192,18 +175,6 @@ def check_log(session: Session) -> None:
     assert_balanced(session.events)
     assert_paired(session.derive_messages())
     assert_paired(reloaded(session).derive_messages())
-
-
-def _recorder(requests: list[LlmRequest]) -> Any:
-    async def listen(
-        event: LlmStream, next: NextStream[StreamChunk]
-    ) -> AsyncGenerator[StreamChunk, None]:
-        requests.append(event.request)
-        async with aclosing(next()) as chunks:
-            async for chunk in chunks:
-                yield chunk
-
-    return listen
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import anyio
 from dsh.agent import AgentDisposed, AgentRegistry
 from dsh.agent import events as agent_events
 from dsh.agent.events import AgentStatusChanged, PreStep
-from dsh.agent.loop import Loop
+from dsh.agent.loopkit import Loop
 from dsh.core import Context, LifecycleDeadlock
 from dsh.llm_replay import hang, text, tool_call
 from dsh.session import (
@@ -35,6 +35,8 @@ async def disposing_ends_the_turn_and_refuses_the_rest(bench: LoopBench) -> None
     flushed: list[str] = []
 
     async def flush(event: SessionFlush) -> None:
+        if event.session.turn_open is not None:
+            return
         flushed.append(event.session.events[-1].type)
 
     async with bench.open([hang("Hm")]) as opened:

@@ -54,6 +54,8 @@ async def idle_means_checkpointed(bench: LoopBench) -> None:
     seen: list[str] = []
 
     async def flush(event: SessionFlush) -> None:
+        if event.session.turn_open is not None:
+            return
         await checkpoints()
         seen.append(event.session.events[-1].type)
 
@@ -72,6 +74,8 @@ async def receipts_follow_their_prompt(bench: LoopBench) -> None:
     flushed: list[bool] = []
 
     async def flush(event: SessionFlush) -> None:
+        if event.session.turn_open is not None:
+            return
         flushed.append(receipt.settled)
 
     async with bench.open([text("ok")]) as opened, opened.agent() as agent:
@@ -142,6 +146,8 @@ async def steering_that_comes_too_late_is_a_prompt(bench: LoopBench) -> None:
         late: list[Receipt] = []
 
         async def flush(event: SessionFlush) -> None:
+            if event.session.turn_open is not None:
+                return
             if not late:
                 late.append(agent.steer("late"))
 

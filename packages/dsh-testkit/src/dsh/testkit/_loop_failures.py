@@ -5,7 +5,7 @@ from __future__ import annotations
 from dsh.agent import Dropped
 from dsh.agent import events as agent_events
 from dsh.agent.events import AgentStatusChanged, StepResult
-from dsh.core import Next
+from dsh.core import Event, Next
 from dsh.llm import Message
 from dsh.llm_replay import Entry, error, text, throw, tool_call
 from dsh.session import (
@@ -147,6 +147,8 @@ async def a_failing_checkpoint_is_reported(bench: LoopBench) -> None:
     failing = True
 
     async def flush(event: SessionFlush) -> None:
+        if event.session.turn_open is not None:
+            return
         if failing:
             raise OSError("disk full")
 
@@ -157,6 +159,22 @@ async def a_failing_checkpoint_is_reported(bench: LoopBench) -> None:
         failing = False
         assert (await soon(agent.ask("b"))).ok
         assert len(opened.errors) == 1
+
+
+async def a_turn_nobody_may_be_told_of_ends(bench: LoopBench) -> None:
+    """Its start is in the log although telling about it was vetoed: it fails, with its prompt."""
+
+    def veto(event: Event, key: object, mode: str) -> None:
+        if isinstance(event, SessionEventAppended) and isinstance(event.event.data, TurnStart):
+            raise ValueError("nobody is to hear of it")
+
+    async with bench.open([text("ok")]) as opened, opened.agent() as agent:
+        observer = opened.app.on_dispatch(opened.ctx, veto)
+        outcome = await soon(agent.ask("a", check=False))
+        assert (outcome.turn, outcome.reason) == (1, Failed(0, "nobody is to hear of it"))
+        assert opened.reports == [(1, 0, "nobody is to hear of it")]
+        await observer.dispose()
+        assert (await soon(agent.ask("b"))).ok
 
 
 def _object_to(opened: OpenLoop, kind: type) -> None:
@@ -177,6 +195,7 @@ FAILURES = cases_of(
     whatever_is_raised_has_a_reason,
     what_the_log_refuses_fails_the_turn,
     a_refused_turn_drops_its_prompts,
+    a_turn_nobody_may_be_told_of_ends,
     an_objection_to_a_closing_event_is_reported,
     raising_observers_change_nothing,
     a_failing_checkpoint_is_reported,

@@ -196,6 +196,8 @@ async def a_terminal_stop_discards_steering(bench: LoopBench) -> None:
             dropped: list[Any] = []
 
             async def late(event: SessionFlush) -> None:
+                if event.session.turn_open is not None:
+                    return
                 if not dropped:
                     dropped.append(agent.steer("revive it"))
                     dropped.append(agent.send("something else"))

@@ -6,12 +6,8 @@ import anyio
 
 from dsh.session import Session, SessionEvent, SessionMeta
 from dsh.session.testing import assert_balanced, worked_turn, write_turn
-from dsh.session_persistence import (
-    PersistenceError,
-    SessionInUse,
-    StoredSessionExists,
-    summarize,
-)
+from dsh.session_persistence import PersistenceError, SessionInUse, StoredSessionExists
+from dsh.session_persistence.backend import summarize
 from dsh.testkit._persistence_bench import OpenStore, StoreBench, cases_of, refused, turn_start
 
 __all__ = ["APPS"]

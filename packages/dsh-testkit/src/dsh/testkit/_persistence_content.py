@@ -73,7 +73,7 @@ from dsh.session import (
     freeze,
 )
 from dsh.session.testing import worked_turn
-from dsh.session_persistence import summarize
+from dsh.session_persistence.backend import summarize
 from dsh.testkit._persistence_bench import StoreBench, cases_of
 
 __all__ = ["CONTENT"]

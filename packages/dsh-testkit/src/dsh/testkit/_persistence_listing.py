@@ -10,7 +10,8 @@ import anyio
 from dsh.llm import TextBlock
 from dsh.session import SessionEvent, UserMessage, UserSource
 from dsh.session.testing import worked_turn, write_turn
-from dsh.session_persistence import StoredSessionNotFound, summarize
+from dsh.session_persistence import PersistenceError, StoredSessionNotFound
+from dsh.session_persistence.backend import summarize
 from dsh.testkit._persistence_bench import (
     OpenStore,
     StoreBench,
@@ -58,6 +59,42 @@ async def _summed_up(one: OpenStore, *ids: str) -> None:
     for session_id in ids:
         shown = await one.snapshot(session_id)
         assert shown.summary == summarize(await one.store.read_from(session_id, 0))
+
+
+async def what_is_listed_is_readable(bench: StoreBench) -> None:
+    """Nothing that a store wrote itself is told as unreadable, wherever it is in its life."""
+    async with bench.open() as one:
+        assert await one.store.unreadable() == ()
+        await one.fill("s", LOG)
+        await one.fill("broken", interrupted("c1"))
+        await one.fill("away", LOG)
+        await one.store.archive("away")
+        await one.store.create(header("reserved"))
+        live = one.live("live")
+        write_turn(live)
+        await one.sessions.flush(live)
+        assert await one.store.unreadable() == ()
+    async with bench.open() as other:
+        assert await other.store.unreadable() == ()
+        await other.store.remove("s")
+        await other.store.load("broken")
+        assert await other.store.unreadable() == ()
+        assert not any(item.summary.damaged for item in await other.store.list_snapshots())
+
+
+async def logs_that_no_session_accepts_are_damaged(bench: StoreBench) -> None:
+    """Verifying tries what a resume tries, and names the event that does not go on from the log."""
+    wrong = SessionEvent(len(LOG), LOG[-1].time, turn_start(5))
+    async with bench.open() as one:
+        await one.fill("s", (*LOG, wrong))
+        report = await one.store.verify("s")
+        assert not report.sound, "a log that no session can start from is sound"
+        assert (report.events, [item.seq for item in report.damage]) == (len(LOG), [len(LOG)])
+        try:
+            told = not (await one.store.salvage("s")).sound
+        except PersistenceError:
+            told = True
+        assert told, "nothing was cut, and salvaging says that all is well"
 
 
 async def sizes_grow(bench: StoreBench) -> None:
@@ -197,6 +234,8 @@ async def cancelled_calls_do_nothing(bench: StoreBench) -> None:
 
 LISTING = cases_of(
     summaries_tell_the_log,
+    what_is_listed_is_readable,
+    logs_that_no_session_accepts_are_damaged,
     sizes_grow,
     sound_sessions_are_sound,
     a_new_session_has_a_new_revision,

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from dsh.session import SessionEvent, UnknownData
+from dsh.session import SessionEvent, UnknownData, event_from_wire, event_to_wire
 from dsh.session.testing import worked_turn
 from dsh.session_persistence import (
     AppendRefused,
@@ -17,7 +17,7 @@ from dsh.session_persistence import (
     StoredSessionExists,
     StoredSessionNotFound,
 )
-from dsh.testkit._persistence_bench import StoreBench, cases_of, header, refused
+from dsh.testkit._persistence_bench import StoreBench, cases_of, header, refused, turn_start
 
 __all__ = ["WRITES"]
 
@@ -93,6 +93,31 @@ async def a_batch_is_taken_at_the_call(bench: StoreBench) -> None:
         batch.clear()
     async with bench.open() as other:
         assert await other.store.read_from("s", 0) == LOG
+
+
+async def data_is_taken_at_the_call(bench: StoreBench) -> None:
+    """What the caller does with the data of an event afterwards changes nothing."""
+    inner: list[Any] = ["before"]
+    data: dict[str, Any] = {"list": inner, "text": "before"}
+    event = SessionEvent(len(LOG), 7, UnknownData("some/thing", data))
+    kept = (*LOG, event_from_wire(event_to_wire(event)))
+    async with bench.open() as one:
+        await one.fill("s", (*LOG, event))
+        inner.append("after")
+        data["text"] = "after"
+        assert (await one.store.load("s")).events == kept
+        assert await one.store.read_from("s", 0) == kept
+        live = one.live("t")
+        live.append(turn_start(1))
+        live.append(UnknownData("some/thing", data))
+        inner.clear()
+        await one.sessions.flush(live)
+    async with bench.open() as other:
+        assert (await other.store.load("s")).events == kept
+        _, stored = await other.store.read_from("t", 0)
+        assert stored.data == UnknownData(
+            "some/thing", {"list": ["before", "after"], "text": "after"}
+        )
 
 
 async def a_cancelled_write_is_whole(bench: StoreBench) -> None:
@@ -184,6 +209,7 @@ WRITES = cases_of(
     only_json_is_stored,
     unknown_types_are_kept,
     a_batch_is_taken_at_the_call,
+    data_is_taken_at_the_call,
     a_cancelled_write_is_whole,
     readers_see_whole_batches,
     ids_are_reserved_once,

@@ -91,12 +91,13 @@ class Spine:
 
         Args:
             model: Name of the model, by default the scripted one.
-            cwd: Absolute working directory of a new session.
+            cwd: Absolute working directory of the new session. Not with `resume`: a stored session
+                has its own.
             persona: Text of the persona section.
             tools: Tools of this agent alone.
             options: Further options.
             agent_id: Id in the registry.
-            session_id: Id of the new session.
+            session_id: Id of the new session. Not with `resume` either.
             resume: Id of a stored session to go on with.
             setup: Composes the agent's scope before it is published.
         """

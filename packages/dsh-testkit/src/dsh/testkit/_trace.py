@@ -4,27 +4,42 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 
 from dsh.agent import Agent, AgentStatus
 from dsh.agent.events import AgentStatusChanged
-from dsh.core import Context
-from dsh.llm import LlmRequest, Message, ToolCallBlock, ToolResultBlock
-from dsh.session import SessionEvent, ToolResult, TurnEnd, TurnEndReason
+from dsh.core import Context, NextStream
+from dsh.llm import LlmRequest, Message, StreamChunk, ToolCallBlock, ToolResultBlock
+from dsh.llm.events import LlmStream
+from dsh.session import (
+    AssistantChunk,
+    Session,
+    SessionEvent,
+    ToolResult,
+    TurnEnd,
+    TurnEndReason,
+    TurnStart,
+    rebuild_request,
+    request_steps,
+)
 
 __all__ = [
     "StatusTrace",
     "assert_paired",
     "assert_paired_request",
     "boundary_counts",
+    "captured_requests",
+    "rebuilt_requests",
+    "request_parts",
     "soon",
     "status_trace",
     "tool_results",
+    "turn_numbers",
     "turn_reasons",
     "until_idle",
 ]
@@ -85,6 +100,11 @@ def boundary_counts(events: Iterable[SessionEvent]) -> dict[str, int]:
     return {name: counts[name] for name in _BOUNDARIES}
 
 
+def turn_numbers(events: Iterable[SessionEvent]) -> list[int]:
+    """Return the numbers of the turns of a log, oldest first."""
+    return [event.data.turn for event in events if isinstance(event.data, TurnStart)]
+
+
 def turn_reasons(events: Iterable[SessionEvent]) -> list[TurnEndReason]:
     """Return why each turn of a log ended, oldest first."""
     return [event.data.reason for event in events if isinstance(event.data, TurnEnd)]
@@ -129,6 +149,53 @@ def status_trace(ctx: Context, agent: Agent) -> StatusTrace:
 
     ctx.on(AgentStatusChanged, listen)
     return trace
+
+
+def captured_requests(ctx: Context) -> list[LlmRequest]:
+    """Take down every model request from now on, as the loop built it.
+
+    Args:
+        ctx: Owner of the listener.
+
+    Returns:
+        The requests so far, oldest first; the list grows.
+    """
+    requests: list[LlmRequest] = []
+
+    async def listen(
+        event: LlmStream, next: NextStream[StreamChunk]
+    ) -> AsyncGenerator[StreamChunk, None]:
+        requests.append(event.request)
+        async with aclosing(next()) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    ctx.on(LlmStream, listen, prepend=True)
+    return requests
+
+
+def rebuilt_requests(session: Session) -> list[tuple[Any, ...]]:
+    """Build every request of a session again, from its log alone.
+
+    Returns:
+        The `request_parts` of each request that got an answer, or the beginning of one: what was
+        cut off before its first chunk leaves nothing to find it by.
+    """
+    answered = {
+        (event.data.turn, event.data.step)
+        for event in session.events
+        if isinstance(event.data, AssistantChunk)
+    }
+    return [
+        request_parts(rebuild_request(session.events, *place))
+        for place in request_steps(session.events)
+        if place in answered
+    ]
+
+
+def request_parts(request: LlmRequest) -> tuple[Any, ...]:
+    """Return what a log says about a request: system, tools, configuration, messages."""
+    return (request.system, request.tools, request.config, request.messages)
 
 
 def assert_paired_request(request: LlmRequest) -> None:

@@ -13,7 +13,8 @@ A loop's test file derives from `LoopContract` and names the loop:
 The tests run under the anyio pytest plugin (`anyio_mode = "auto"`). Each opens an app with the
 loop, a scripted model and the invariants at level full, and at its end every log is closed and
 every request one that a strict provider takes. What a loop decides for itself (how many prompts
-a turn takes in, whether tools overlap, when it has had enough) is not asked about.
+a turn takes in, whether tools overlap, when it has had enough) is not asked about: `loop_app` is
+what a loop's own tests of that run in.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ import pytest
 
 from dsh.core import PluginLike
 from dsh.testkit._case import leave_out
+from dsh.testkit._loop_app import loop_app
 from dsh.testkit._loop_bench import LoopBench, LoopCase
 from dsh.testkit._loop_cancels import CANCELS
+from dsh.testkit._loop_checkpoints import CHECKPOINTS
 from dsh.testkit._loop_creation import CREATION
 from dsh.testkit._loop_disposal import DISPOSAL
 from dsh.testkit._loop_driving import DRIVING
@@ -34,12 +37,13 @@ from dsh.testkit._loop_policies import POLICIES
 from dsh.testkit._loop_tools import TOOLS
 from dsh.testkit._loop_turns import TURNS
 
-__all__ = ["CASES", "LoopBench", "LoopCase", "LoopContract"]
+__all__ = ["CASES", "LoopBench", "LoopCase", "LoopContract", "loop_app"]
 
 CASES: Final[tuple[LoopCase, ...]] = (
     *TURNS,
     *POLICIES,
     *TOOLS,
+    *CHECKPOINTS,
     *DRIVING,
     *CANCELS,
     *DISPOSAL,
@@ -53,7 +57,7 @@ class LoopContract:
     """What every agent loop does. Derive, name the loop, done."""
 
     loop: ClassVar[PluginLike]
-    """The loop under test: the plugin, which derives from `dsh.agent.loop.Loop`."""
+    """The loop under test: the plugin, which derives from `dsh.agent.loopkit.Loop`."""
     config: ClassVar[object] = None
     """Its configuration."""
     impatient: ClassVar[object] = None

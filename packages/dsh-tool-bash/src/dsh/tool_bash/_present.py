@@ -35,14 +35,17 @@ def present_result(arguments: JsonObject, outcome: ToolOutcome) -> ResultView | 
     if outcome.is_error or meta is None or "exitCode" not in meta:
         return None
     text = "".join(block.text for block in outcome.content if isinstance(block, TextBlock))
-    output = meta.get("outputChars")
-    if isinstance(output, int) and meta.get("textChars") == len(text):
-        text = text[:output]
+    markers = meta.get("markers")
+    if isinstance(markers, list):
+        # a policy may have put something else in the place of output and markers
+        text = text.removesuffix("\n".join(map(str, markers)))
     code, signal = meta.get("exitCode"), meta.get("signal")
+    limit = meta.get("timeoutMs") if meta.get("timedOut") is True else None
     return TerminalResult(
         output=text,
         exit_code=code if isinstance(code, int) else None,
         signal=signal if isinstance(signal, str) else None,
+        timed_out_ms=limit if isinstance(limit, int | float) else None,
     )
 
 

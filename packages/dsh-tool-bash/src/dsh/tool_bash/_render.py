@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dsh.bash import BashRead, BashResult, BashTask, CollectedOutput, SandboxFacts
 from dsh.core import JsonObject, secrets
+from dsh.tools import NO_OUTPUT
 
 __all__ = [
     "Rendered",
@@ -31,11 +33,7 @@ class Rendered:
 
 def render_result(result: BashResult) -> Rendered:
     """Render a foreground command."""
-    body = _body(result)
     markers = _markers(result)
-    text = body
-    if markers:
-        text += ("" if body.endswith("\n") else "\n") + "\n".join(markers)
     meta: JsonObject = {
         "exitCode": result.exit_code,
         "signal": result.signal,
@@ -43,22 +41,26 @@ def render_result(result: BashResult) -> Rendered:
         "timeoutMs": result.timeout_ms,
         "left": result.left,
         "truncated": result.stdout.truncated or result.stderr.truncated,
-        # Where the output ends and the markers begin, valid for a text of exactly this length.
-        "outputChars": len(body),
-        "textChars": len(text),
+        "markers": [*markers],
     }
     for name, stream in (("stdout", result.stdout), ("stderr", result.stderr)):
         if stream.spill_path is not None:
             meta[f"{name}SpillPath"] = stream.spill_path
     if result.sandbox is not None:
         meta["sandbox"] = _sandbox_meta(result.sandbox)
-    return Rendered(text, meta)
+    return Rendered(_joined(_body(result), markers), meta)
+
+
+def _joined(body: str, markers: Sequence[str]) -> str:
+    """Put the markers on lines of their own under the body."""
+    gap = "\n" if markers and not body.endswith("\n") else ""
+    return body + gap + "\n".join(markers)
 
 
 def _body(result: BashResult) -> str:
     out, err = _stream(result.stdout), _stream(result.stderr)
     if not err:
-        return out or "(no output)"
+        return out or NO_OUTPUT
     gap = "\n" if out and not out.endswith("\n") else ""
     return f"{out}{gap}[stderr]\n{err}"
 
@@ -120,8 +122,7 @@ def render_read(read: BashRead) -> Rendered:
         markers.append("[sandbox: the command did not run, the sandbox itself failed]")
     elif task.sandbox is not None and task.sandbox.denied:
         markers.append(_denied(task.sandbox))
-    text = body + ("" if body.endswith("\n") else "\n") + "\n".join(markers)
-    return Rendered(text, {**task_meta(task), "lossy": read.lossy})
+    return Rendered(_joined(body, markers), {**task_meta(task), "lossy": read.lossy})
 
 
 def task_meta(task: BashTask) -> JsonObject:

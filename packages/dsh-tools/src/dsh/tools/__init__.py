@@ -35,6 +35,7 @@ from dsh.tools.errors import (
     ToolNotFoundError,
     ToolOutputError,
     ToolRegistrationError,
+    ToolTimeoutError,
 )
 from dsh.tools.events import (
     ToolExecute,
@@ -94,6 +95,7 @@ __all__ = [
     "ToolPreExecute",
     "ToolRegistrationError",
     "ToolRegistry",
+    "ToolTimeoutError",
     "ToolsChanged",
     "parse_arguments",
     "tool",

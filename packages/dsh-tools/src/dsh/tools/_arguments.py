@@ -1,17 +1,17 @@
-"""From the text the model wrote to a JSON object."""
+"""From the text the model wrote to a JSON object that nobody can change."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import cast
 
-from dsh.core import JsonObject, JsonValue
+from dsh.core import JsonObject
 from dsh.core import json as djson
 from dsh.core.errors import NotJsonError
+from dsh.session import freeze
+from dsh.tools.errors import ToolArgsError
 
-__all__ = ["InvalidArguments", "copy_json", "parse_arguments"]
-
-J = TypeVar("J", bound="JsonValue")
+__all__ = ["InvalidArguments", "fixed_arguments", "parse_arguments"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,31 +24,33 @@ class InvalidArguments:
     """What the model wrote."""
 
 
-def copy_json(value: J) -> J:
-    """Copy lists and objects of a value that is known to be JSON of bounded depth."""
-    return cast("J", _copy(value))
+def fixed_arguments(value: object) -> JsonObject:
+    """Return arguments as an object that cannot change; such an object is returned as it is.
 
-
-def _copy(value: JsonValue) -> JsonValue:
-    if type(value) is dict:
-        return {key: _copy(item) for key, item in value.items()}
-    if type(value) is list:
-        return [_copy(item) for item in value]
-    return value
+    Raises:
+        ToolArgsError: They are no JSON object.
+    """
+    try:
+        fixed = freeze(value, where="arguments")
+    except NotJsonError as error:
+        raise ToolArgsError([str(error)]) from error
+    if not isinstance(fixed, dict):
+        raise ToolArgsError(['"arguments" must be an object'])
+    return cast("JsonObject", fixed)
 
 
 def parse_arguments(text: str) -> JsonObject | InvalidArguments:
     """Parse the arguments of a tool call as the model wrote them; blank text means `{}`.
 
     Never raises: what is no JSON object comes back as `InvalidArguments`, which the registry
-    answers with an `INVALID_ARGS` result.
+    answers with an `INVALID_ARGS` result. The object cannot be changed, so that one of them
+    serves everybody who looks at the call.
     """
     if not text.strip():
-        return {}
+        return fixed_arguments({})
     try:
-        value = djson.check(djson.loads(text), where="arguments")
+        return fixed_arguments(djson.loads(text))
+    except ToolArgsError as error:
+        return InvalidArguments(error.violations[0], text)
     except NotJsonError as error:
         return InvalidArguments(str(error), text)
-    if not isinstance(value, dict):
-        return InvalidArguments('"arguments" must be an object', text)
-    return value

@@ -7,7 +7,6 @@ from typing import Final, cast
 
 from dsh.agent import HookContext
 from dsh.core import JsonObject
-from dsh.core import json as djson
 from dsh.core.errors import NotJsonError
 from dsh.core.vocabulary import adapter_of
 from dsh.llm import (
@@ -20,18 +19,25 @@ from dsh.llm import (
     block_from_wire,
     to_wire,
 )
-from dsh.session import ErrorInfo, MessageSource, OtherSource, PluginSource, UserSource
+from dsh.session import (
+    ErrorInfo,
+    MessageSource,
+    OtherSource,
+    PluginSource,
+    UserSource,
+    freeze,
+)
 from dsh.tools._results import ToolExecutionResult
-from dsh.tools._text import readable, readable_json
+from dsh.tools._text import masked, readable
 from dsh.tools.errors import ToolOutputError
 
-__all__ = ["checked_contexts", "checked_result", "clean_content"]
+__all__ = ["checked_contexts", "checked_result", "clean_content", "clean_object"]
 
 _MAX_NESTING: Final = 20
 
 
 def checked_result(result: object, call_id: str) -> ToolExecutionResult:
-    """Return a result of known good shape that shares nothing mutable with `result`.
+    """Return a result of known good shape that nobody can change.
 
     Raises:
         ToolOutputError: It is no result of this call, or holds what the log would refuse.
@@ -55,7 +61,7 @@ def checked_result(result: object, call_id: str) -> ToolExecutionResult:
         flag,
         _checked_error(result.error),
         checked_contexts(result.additional_context),
-        _checked_meta(result.meta),
+        None if result.meta is None else clean_object(result.meta, "meta"),
     )
 
 
@@ -89,7 +95,7 @@ def _checked_source(source: object) -> MessageSource:
         case PluginSource(plugin) if type(plugin) is str:
             return source
         case OtherSource(kind, data) if type(kind) is str:
-            return OtherSource(kind, _object(data, "source of the additional context"))
+            return OtherSource(kind, clean_object(data, "source of the additional context"))
         case MessageSource() if not isinstance(source, PluginSource | OtherSource):
             return _declared_source(source)
         case _:
@@ -106,11 +112,12 @@ def _declared_source(source: MessageSource) -> MessageSource:
         wire = family.dump_python(source, mode="json", by_alias=True)
     except (ValueError, TypeError) as error:
         raise ToolOutputError(f"{where} has no wire form: {error}") from error
-    return cast("MessageSource", family.validate_python(_object(wire, where)))
+    made = cast("MessageSource", family.validate_python(clean_object(wire, where)))
+    return freeze(made, where=where)
 
 
 def clean_content(content: object, where: str, nesting: int = 0) -> tuple[ContentBlock, ...]:
-    """Return blocks with readable text, secrets masked.
+    """Return blocks that nobody can change, with readable text and secrets masked.
 
     Raises:
         ToolOutputError: Something is no content block or no JSON.
@@ -136,7 +143,7 @@ def _clean(block: object, where: str, nesting: int) -> ContentBlock:
             inner = clean_content(content, where, nesting + 1)
             return ToolResultBlock(_text(tool_call_id, where), inner, bool(is_error))
         case UnknownBlock(type=kind, data=data):
-            return UnknownBlock(_text(kind, where), _object(data, where))
+            return UnknownBlock(_text(kind, where), clean_object(data, where))
         case ContentBlock():
             return _declared(block, where)
         case _:
@@ -150,7 +157,7 @@ def _declared(block: ContentBlock, where: str) -> ContentBlock:
     except (ValueError, TypeError) as error:
         kind = type(block).__name__
         raise ToolOutputError(f"{where} holds a {kind} without a wire form: {error}") from error
-    return block_from_wire(_object(wire, where))
+    return freeze(block_from_wire(clean_object(wire, where)), where=where)
 
 
 def _text(text: object, where: str) -> str:
@@ -159,14 +166,20 @@ def _text(text: object, where: str) -> str:
     return readable(text)
 
 
-def _object(value: object, where: str) -> JsonObject:
+def clean_object(value: object, where: str) -> JsonObject:
+    """Return a JSON object that nobody can change, secrets in its texts masked.
+
+    Raises:
+        ToolOutputError: It is no JSON object.
+    """
     try:
-        checked = readable_json(djson.check(value, where=where))
+        fixed = freeze(value, where=where)
     except NotJsonError as error:
         raise ToolOutputError(str(error)) from error
-    if not isinstance(checked, dict):
+    if not isinstance(fixed, dict):
         raise ToolOutputError(f"{where} is a {type(value).__name__}, not an object")
-    return checked
+    # freezing what holds no secret a second time copies nothing
+    return cast("JsonObject", freeze(masked(cast("JsonObject", fixed)), where=where))
 
 
 def _checked_error(error: object) -> ErrorInfo | None:
@@ -175,7 +188,3 @@ def _checked_error(error: object) -> ErrorInfo | None:
     if isinstance(error, ErrorInfo) and type(error.name) is str and type(error.code) is str:
         return ErrorInfo(readable(error.name), readable(error.code))
     raise ToolOutputError("error of the result is no ErrorInfo with a name and a code")
-
-
-def _checked_meta(meta: object) -> JsonObject | None:
-    return None if meta is None else _object(meta, "meta")

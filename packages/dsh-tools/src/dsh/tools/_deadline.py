@@ -1,18 +1,28 @@
-"""A signal with a time limit, for wrappers that enforce one."""
+"""Time limits of calls: that of the tool itself, and those that wrappers set."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+import anyio
+
 from dsh.llm import CancelSignal
+from dsh.tools._failure import message_of
+from dsh.tools.errors import ToolTimeoutError
 
 if TYPE_CHECKING:
     from dsh.core import Context
+    from dsh.tools._execution import ToolExecution
+    from dsh.tools._results import ToolOutput
+    from dsh.tools._tool import Tool
 
-__all__ = ["Deadline"]
+__all__ = ["Deadline", "run_in_time"]
 
 _TIMED_OUT: Final = "timed out"
+_GRACE_S: Final = 5
+"""How long a body may go on once its signal has said that its time is up."""
 
 
 class Deadline:
@@ -20,7 +30,7 @@ class Deadline:
 
     It interrupts nobody: a tool that reacts to `execution.signal` stops, any other is only late.
 
-        async with Deadline(self.ctx, execution.signal, tool.timeout_ms) as deadline:
+        async with Deadline(self.ctx, execution.signal, 60_000) as deadline:
             execution.signal = deadline.signal
             result = await next()
 
@@ -73,6 +83,48 @@ class Deadline:
 
     def _expire(self) -> None:
         self._expired = self.signal.abort(self._reason)
+
+
+async def run_in_time(ctx: Context, tool: Tool, execution: ToolExecution) -> ToolOutput:
+    """Run a tool for no longer than it declares.
+
+    When its time is up the execution's signal fires. What the body still returns is its result;
+    what it raises is told as the end of a call that ran out of time. A body that has not ended
+    when the grace is over is cancelled, and its thread, if it has one, abandoned.
+
+    Args:
+        ctx: Owner of the timer.
+        tool: The tool.
+        execution: The call; its signal is another one while the tool runs.
+
+    Raises:
+        ToolTimeoutError: Time was up, and there is no result.
+        Exception: What the tool raised in time.
+    """
+    limit_ms = tool.timeout_ms
+    if limit_ms is None:
+        return await tool.run(execution.arguments, execution)
+    outer = execution.signal
+    async with Deadline(ctx, outer, limit_ms) as deadline:
+        execution.signal = deadline.signal
+        try:
+            with anyio.move_on_after(limit_ms / 1000 + _GRACE_S):
+                return await tool.run(execution.arguments, execution)
+        except Exception as error:
+            if not deadline.expired:
+                raise
+            raise ToolTimeoutError(
+                f"{tool.name} was stopped after {limit_ms:g} ms: {message_of(error)}"
+            ) from error
+        finally:
+            # a wrapper's own signal stays, and that of a call which was given up is fixed
+            if execution.signal is deadline.signal:
+                with suppress(AttributeError):
+                    execution.signal = outer
+    raise ToolTimeoutError(
+        f"{tool.name} took longer than {limit_ms:g} ms and did not stop when it was asked to; "
+        "whether it did its work is unknown"
+    )
 
 
 def _nothing() -> None:

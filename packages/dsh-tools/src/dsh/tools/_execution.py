@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dsh.core import json as djson
-from dsh.core.errors import NotJsonError
-from dsh.tools._arguments import InvalidArguments, copy_json
-from dsh.tools.errors import ToolArgsError
+from dsh.tools._arguments import InvalidArguments, fixed_arguments
 
 if TYPE_CHECKING:
     from dsh.agent import Agent
@@ -80,11 +77,15 @@ class ToolExecution:
         parent: ExecutionToken | None = None,
         signal: CancelSignal | None = None,
     ) -> None:
-        """Make an execution of its own; the registry does this, and tests of a tool body."""
+        """Make an execution of its own; the registry does this, and tests of a tool body.
+
+        Raises:
+            ToolArgsError: `arguments` is not a JSON object.
+        """
         self._token = ExecutionToken()
         self._call_id = call_id
         self._name = name
-        self._arguments: JsonObject = {} if arguments is None else copy_json(arguments)
+        self._arguments = fixed_arguments({} if arguments is None else arguments)
         self._malformed = arguments is None
         self._agent = agent
         self._parent = parent
@@ -107,8 +108,8 @@ class ToolExecution:
 
     @property
     def arguments(self) -> JsonObject:
-        """A fresh copy of the arguments; changing it changes nothing."""
-        return copy_json(self._arguments)
+        """The arguments. They refuse every change; `copy.deepcopy` gives ones that can change."""
+        return self._arguments
 
     @property
     def malformed(self) -> bool:
@@ -145,16 +146,10 @@ class ToolExecution:
         Raises:
             ToolArgsError: `arguments` is not a JSON object.
         """
-        try:
-            checked = djson.check(arguments, where="arguments")
-        except NotJsonError as error:
-            raise ToolArgsError([str(error)]) from error
-        if not isinstance(checked, dict):
-            raise ToolArgsError(['"arguments" must be an object'])
         view = ToolExecution.__new__(ToolExecution)
         for slot in ToolExecution.__slots__:
             setattr(view, slot, getattr(self, slot))
-        view._arguments = checked
+        view._arguments = fixed_arguments(arguments)
         return view
 
     def close(self) -> None:

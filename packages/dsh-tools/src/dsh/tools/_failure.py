@@ -68,4 +68,4 @@ def _info(error: BaseException) -> ErrorInfo | None:
         return None
     if type(code) is not str:
         return None
-    return ErrorInfo(type(error).__name__, code)
+    return ErrorInfo(readable(type(error).__name__), readable(code))

@@ -166,7 +166,7 @@ def tool(
         function: The function, when the decorator is used without parentheses.
         name: What the model calls it; the function's name when absent.
         description: What the model is told; the prose of the docstring when absent.
-        timeout_ms: Time budget in milliseconds, for whoever enforces deadlines.
+        timeout_ms: Longest time a call may take, in milliseconds; None for no limit.
         concurrent: Whether calls may overlap; only an exact True counts. A function gets the
             arguments as JSON.
         present_call: How a call looks in a user interface.

@@ -9,7 +9,6 @@ from typing import TypeAlias
 from dsh.core import AnonymousEntries, NamedEntries
 from dsh.tools._execution import ToolExecution
 from dsh.tools._tool import Tool
-from dsh.tools.errors import ToolRegistrationError
 
 __all__ = ["Guard", "Layer", "Restriction", "inherited_names", "known_names", "view"]
 
@@ -35,7 +34,7 @@ class Layer:
     __slots__ = ("guards", "restrictions", "tools")
 
     def __init__(self) -> None:
-        self.tools: NamedEntries[Tool] = NamedEntries(_duplicate)
+        self.tools: NamedEntries[Tool] = NamedEntries()
         self.restrictions: AnonymousEntries[Restriction] = AnonymousEntries()
         self.guards: AnonymousEntries[Guard] = AnonymousEntries()
 
@@ -65,9 +64,3 @@ def known_names(chain: Sequence[Layer]) -> list[str]:
 def inherited_names(chain: Sequence[Layer], own: Layer) -> list[str]:
     """Return the names that come from outside of a scope's own layer."""
     return known_names([layer for layer in chain if layer is not own])
-
-
-def _duplicate(name: str) -> ToolRegistrationError:
-    return ToolRegistrationError(
-        f"tool {name!r} is already registered in this scope", code=ToolRegistrationError.DUPLICATE
-    )

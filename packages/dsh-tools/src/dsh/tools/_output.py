@@ -9,49 +9,46 @@ from typing import Any, Final, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from dsh.core import JsonObject
-from dsh.core import json as djson
-from dsh.core.errors import NotJsonError
 from dsh.llm import ContentBlock, TextBlock
+from dsh.tools._content import clean_content, clean_object
 from dsh.tools._results import ToolOutput
 from dsh.tools._text import readable
 from dsh.tools.errors import ToolOutputError
 
-__all__ = ["NO_OUTPUT", "is_block", "to_output"]
+__all__ = ["NO_OUTPUT", "to_output"]
 
 NO_OUTPUT: Final = "(no output)"
 """What the model reads when a tool returns nothing, or an empty text."""
 
-
-def is_block(value: object) -> bool:
-    """Tell whether `value` is a content block."""
-    return isinstance(value, ContentBlock)
+_CONTENT: Final = "content of a tool's output"
 
 
 def to_output(value: object) -> ToolOutput:
-    """Convert what a tool body returned.
+    """Convert what a tool body returned to what can be logged and shown, and cannot change.
 
     A text, content blocks and a `ToolOutput` are taken as they are, None and the empty text become
-    `NO_OUTPUT`, everything else becomes compact JSON.
+    `NO_OUTPUT`, everything else becomes compact JSON. Registered secrets are masked.
 
     Raises:
         ToolOutputError: It has no JSON form, or the metadata is no JSON object.
     """
     if isinstance(value, ToolOutput):
-        return ToolOutput(_blocks(value.content), _meta(value.meta))
+        meta = None if value.meta is None else clean_object(value.meta, "meta")
+        return ToolOutput(_blocks(value.content), meta)
     if value is None or (isinstance(value, str) and not value):
         return ToolOutput((TextBlock(NO_OUTPUT),))
     if isinstance(value, str):
-        return ToolOutput((TextBlock(readable(value)),))
+        # exact str: the log takes no subclass, an enum's member for example
+        return ToolOutput((TextBlock(readable(str.__str__(value))),))
     blocks = _as_blocks(value)
-    return ToolOutput((TextBlock(_json(value)),) if blocks is None else blocks)
+    return ToolOutput((TextBlock(_json(value)),) if blocks is None else _blocks(blocks))
 
 
 def _as_blocks(value: object) -> tuple[ContentBlock, ...] | None:
     """Return a block, or several in a list, as content; None for anything else."""
     items = tuple(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else (value,)
     # an empty list is data without entries, not content without blocks
-    if items and all(is_block(item) for item in items):
+    if items and all(isinstance(item, ContentBlock) for item in items):
         return cast("tuple[ContentBlock, ...]", items)
     return None
 
@@ -59,28 +56,9 @@ def _as_blocks(value: object) -> tuple[ContentBlock, ...] | None:
 def _blocks(content: object) -> tuple[ContentBlock, ...]:
     if isinstance(content, str) or not isinstance(content, Iterable):
         raise ToolOutputError(
-            f"content of a tool's output is a {type(content).__name__}, "
-            "not a sequence of content blocks"
+            f"{_CONTENT} is a {type(content).__name__}, not a sequence of content blocks"
         )
-    blocks = tuple(cast("Iterable[object]", content))
-    for block in blocks:
-        if not is_block(block):
-            raise ToolOutputError(
-                f"content of a tool's output holds a {type(block).__name__}, not a content block"
-            )
-    return cast("tuple[ContentBlock, ...]", blocks)
-
-
-def _meta(meta: object) -> JsonObject | None:
-    if meta is None:
-        return None
-    try:
-        checked = djson.check(meta, where="meta")
-    except NotJsonError as error:
-        raise ToolOutputError(str(error)) from error
-    if not isinstance(checked, dict):
-        raise ToolOutputError(f"meta of a tool's output is a {type(meta).__name__}, not an object")
-    return checked
+    return clean_content(tuple(cast("Iterable[object]", content)), _CONTENT)
 
 
 @cache

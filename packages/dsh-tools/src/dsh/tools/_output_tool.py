@@ -9,9 +9,9 @@ from typing import Any, Final, Generic, TypeVar, cast, overload
 from typing_extensions import TypeForm
 
 from dsh.core import JsonObject, JsonValue
-from dsh.tools._arguments import copy_json
+from dsh.core.json_schema import violations
+from dsh.session import thaw
 from dsh.tools._execution import ToolExecution
-from dsh.tools._schema import violations
 from dsh.tools._tool import Definition, Tool, checked_schema
 from dsh.tools._validation import TypedArguments, adapter_of
 from dsh.tools.errors import ToolArgsError
@@ -112,10 +112,10 @@ class _SchemaShape(_Shape):
         self.schema = checked_schema(schema, "the output schema")
 
     def parse(self, value: JsonValue) -> object:
-        found = violations(self.schema, value)
+        found = violations(self.schema, value, root="arguments")
         if found:
             raise ToolArgsError(found)
-        return copy_json(value)
+        return thaw(value)
 
 
 class _OutputDefinition(Definition):
@@ -148,7 +148,7 @@ class _OutputDefinition(Definition):
     def _parse(self, arguments: JsonObject) -> object:
         if not self._wrapped:
             return self._shape.parse(arguments)
-        found = violations(self._parameters, arguments)
+        found = violations(self._parameters, arguments, root="arguments")
         if found:
             raise ToolArgsError(found)
         return self._shape.parse(arguments[_WRAPPER])

@@ -8,8 +8,7 @@ from dsh.core import Context
 from dsh.session import ErrorInfo
 from dsh.tools._execution import ToolExecution
 from dsh.tools._failure import error_result, failure
-from dsh.tools._frozen import frozen_result
-from dsh.tools._pipeline import Pipeline, copy_result
+from dsh.tools._pipeline import Pipeline
 from dsh.tools._results import ToolExecutionResult
 from dsh.tools.events import ToolFinished
 
@@ -52,8 +51,8 @@ class PendingCall:
 
     @property
     def result(self) -> ToolExecutionResult | None:
-        """The outcome once there is one; a copy of the caller's own."""
-        return None if self._outcome is None else copy_result(self._outcome)
+        """The outcome once there is one; nobody can change it."""
+        return self._outcome
 
     async def admit(self, approval: Approval | None) -> None:
         """Run the first half; `ToolRegistry.begin` has done it already."""
@@ -112,7 +111,7 @@ class PendingCall:
             return
         self._notified = True
         self._execution.close()
-        self._ctx.emit(ToolFinished(self._execution, frozen_result(self._outcome)))
+        self._ctx.emit(ToolFinished(self._execution, self._outcome))
 
     def _told(self, notify: bool) -> ToolExecutionResult:
         if notify:
@@ -121,7 +120,7 @@ class PendingCall:
             except Exception as error:  # noqa: BLE001 - a broken rule is loud, as the outcome
                 self._outcome = failure(self._execution.call_id, error)
         assert self._outcome is not None
-        return copy_result(self._outcome)
+        return self._outcome
 
     async def _finish(self) -> ToolExecutionResult:
         execution = self._execution

@@ -17,12 +17,11 @@ from dsh.approval import (
     Unavailable,
     is_outcome,
 )
-from dsh.core import Context, JsonObject, ScopedLayers
-from dsh.core import json as djson
-from dsh.core.errors import NotJsonError
+from dsh.core import Context, JsonObject, JsonValue, ScopedLayers
 from dsh.llm import ContentBlock
-from dsh.tools._arguments import InvalidArguments, copy_json
+from dsh.tools._arguments import InvalidArguments, fixed_arguments
 from dsh.tools._content import checked_contexts, checked_result, clean_content
+from dsh.tools._deadline import run_in_time
 from dsh.tools._decisions import Accept, Allow, Ask, Block, Deny, PostToolDecision, PreToolDecision
 from dsh.tools._execution import ExecutionToken, ToolCallInput, ToolExecution
 from dsh.tools._failure import failure
@@ -73,7 +72,7 @@ class Pipeline:
             execution = ToolExecution(
                 call.call_id,
                 call.name,
-                _checked_arguments(call.arguments),
+                _usable(call.arguments),
                 agent=call.agent,
                 parent=call.parent,
                 signal=call.signal,
@@ -121,15 +120,19 @@ class Pipeline:
         Raises:
             Exception: A wrapper raised, or returned something else than a result of this call.
         """
+        made: list[ToolExecutionResult] = []
 
         async def dispatch(event: ToolExecute) -> ToolExecutionResult:
             if event.execution.token is not execution.token:
                 raise ToolOutputError(
                     "a listener of 'tools/execute' passed on another execution than its own"
                 )
-            return await self._dispatch(event.execution)
+            made.append(await self._dispatch(event.execution))
+            return made[-1]
 
         result = await self._ctx.waterfall(ToolExecute(execution), dispatch)
+        if any(result is one for one in made):
+            return result
         return checked_result(result, execution.call_id)
 
     async def judge(
@@ -140,7 +143,8 @@ class Pipeline:
         Raises:
             Exception: A policy raised, or returned something that is no decision.
         """
-        shown = ToolPostExecute(execution, copy_result(result))
+        # a shell of its own: what it holds cannot change
+        shown = ToolPostExecute(execution, replace(result))
         decision = cast("object", await self._ctx.waterfall(shown, _accept))
         match decision:
             case Accept(content, contexts):
@@ -188,16 +192,10 @@ class Pipeline:
             tool = tools.get(execution.name)
             if tool is None:
                 raise ToolNotFoundError(execution.name, _suggestion(execution.name, tools))
-            output = await tool.run(execution.arguments, execution)
-            content = clean_content(output.content, "content of the result")
-            return ToolExecutionResult(execution.call_id, content, meta=output.meta)
+            output = await run_in_time(self._ctx, tool, execution)
+            return ToolExecutionResult(execution.call_id, tuple(output.content), meta=output.meta)
         except Exception as error:  # noqa: BLE001 - what a tool raises is its result
             return failure(execution.call_id, error)
-
-
-def copy_result(result: ToolExecutionResult) -> ToolExecutionResult:
-    """Return a result that shares nothing mutable with `result`."""
-    return replace(result, meta=None if result.meta is None else copy_json(result.meta))
 
 
 async def _allow(event: ToolPreExecute) -> PreToolDecision:
@@ -240,16 +238,10 @@ async def _ask(
             assert_never(outcome)
 
 
-def _checked_arguments(arguments: object) -> JsonObject:
+def _usable(arguments: JsonValue | InvalidArguments) -> JsonObject:
     if isinstance(arguments, InvalidArguments):
         raise ToolArgsError([arguments.problem])
-    try:
-        checked = djson.check(arguments, where="arguments")
-    except NotJsonError as error:
-        raise ToolArgsError([str(error)]) from error
-    if not isinstance(checked, dict):
-        raise ToolArgsError(['"arguments" must be an object'])
-    return checked
+    return fixed_arguments(arguments)
 
 
 def _decided(content: object) -> tuple[ContentBlock, ...]:

@@ -123,6 +123,8 @@ class TerminalResult:
     """Its exit code; None when it was killed or is still running."""
     signal: str | None = None
     """Name of the signal that ended it."""
+    timed_out_ms: float | None = None
+    """The time limit that ended it, in milliseconds; None when it ended in time."""
 
 
 @dataclass(frozen=True, slots=True)

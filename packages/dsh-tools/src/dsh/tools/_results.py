@@ -25,7 +25,11 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class ToolExecutionResult:
-    """The outcome of a call. Every stage of the pipeline gets a copy of its own."""
+    """The outcome of a call.
+
+    What the pipeline hands out is immutable through and through, `meta` too: it refuses every
+    change, and `copy.deepcopy` gives one that can change.
+    """
 
     call_id: str
     """The id of the call it answers."""

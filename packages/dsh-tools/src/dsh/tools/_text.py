@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsh.core import JsonValue, secrets
 
-__all__ = ["readable", "readable_json"]
+__all__ = ["masked", "readable"]
 
 
 def readable(text: str) -> str:
@@ -21,12 +21,18 @@ def readable(text: str) -> str:
     return secrets.redact(text)
 
 
-def readable_json(value: JsonValue) -> JsonValue:
-    """Return a copy of a JSON value of bounded depth with `readable` texts; keys stay."""
+def masked(value: JsonValue) -> JsonValue:
+    """Return a JSON value of bounded depth without registered secrets in its texts; keys stay.
+
+    What holds none is returned as it is.
+    """
     if isinstance(value, str):
-        return readable(value)
+        return secrets.redact(value)
     if isinstance(value, dict):
-        return {key: readable_json(item) for key, item in value.items()}
+        changed = {key: masked(item) for key, item in value.items()}
+        return changed if any(changed[key] is not value[key] for key in value) else value
     if isinstance(value, list):
-        return [readable_json(item) for item in value]
+        items = [masked(item) for item in value]
+        same = all(new is old for new, old in zip(items, value, strict=True))
+        return value if same else items
     return value

@@ -12,14 +12,14 @@ from typing import Final, TypeAlias
 from dsh.core import JsonObject, JsonValue
 from dsh.core import json as djson
 from dsh.core.errors import NotJsonError
+from dsh.core.json_schema import violations
 from dsh.llm import ToolSchema
-from dsh.tools._arguments import copy_json
+from dsh.session import thaw
 from dsh.tools._body import call_body
 from dsh.tools._execution import ToolExecution
 from dsh.tools._output import to_output
 from dsh.tools._presentation import CallView, GenericCard, GenericResult, ResultView, ToolOutcome
 from dsh.tools._results import ToolOutput
-from dsh.tools._schema import violations
 from dsh.tools.errors import ToolArgsError, ToolDefinitionError
 
 __all__ = ["CallPresenter", "Concurrency", "Definition", "ResultPresenter", "Tool", "ToolBody"]
@@ -43,6 +43,7 @@ CallPresenter: TypeAlias = Callable[[JsonObject], CallView | None]
 ResultPresenter: TypeAlias = Callable[[JsonObject, ToolOutcome], ResultView | None]
 """How a result looks. Pure: it also runs when an old session is replayed."""
 
+_ANY_OBJECT: Final[JsonObject] = {"type": "object"}
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -88,8 +89,8 @@ class Tool:
         execute: The body, `(arguments, execution) -> result`, synchronous or not. The result is
             a text, content blocks, JSON, a pydantic model, a `ToolOutput` or nothing. What it
             raises becomes an error result.
-        timeout_ms: Time budget in milliseconds. A declaration: whoever enforces deadlines fires
-            the execution's signal.
+        timeout_ms: Longest time a body may take, in milliseconds; None for no limit. Then the
+            execution's signal fires, and 5 s later a body that still runs is given up.
         concurrent: Whether calls may overlap; only an exact True counts.
         present_call: How a call looks in a user interface.
         present_result: How its result looks.
@@ -169,11 +170,12 @@ class Tool:
     @property
     def parameters(self) -> JsonObject:
         """JSON Schema of the arguments, a fresh copy."""
-        return copy_json(self._definition.parameters())
+        parameters: JsonObject = thaw(self._definition.parameters())
+        return parameters
 
     @property
     def timeout_ms(self) -> float | None:
-        """Declared time budget in milliseconds; None when there is none."""
+        """Longest time a body may take, in milliseconds; None for no limit."""
         return self._timeout_ms
 
     @property
@@ -213,7 +215,7 @@ class Tool:
         if not callable(self._concurrent):
             return False
         try:
-            return not self.check(arguments) and self._concurrent(copy_json(arguments)) is True
+            return not self.check(arguments) and self._concurrent(thaw(arguments)) is True
         except Exception:  # noqa: BLE001 - a broken classifier means that calls do not overlap
             _log.warning("the concurrency classifier of tool %r failed", self._name, exc_info=True)
             return False
@@ -233,19 +235,19 @@ class Tool:
         view: object = None
         if self._present_call is not None and not self.check(arguments):
             try:
-                view = self._present_call(copy_json(arguments))
+                view = self._present_call(thaw(arguments))
             except Exception:  # noqa: BLE001 - old logs hold arguments no presenter expects
                 _log.debug("present_call of tool %r failed", self._name, exc_info=True)
         if isinstance(view, CallView):
             return view
-        return GenericCard(self._name, raw_input=copy_json(arguments))
+        return GenericCard(self._name, raw_input=thaw(arguments))
 
     def result_view(self, arguments: JsonObject, outcome: ToolOutcome) -> ResultView:
         """Return how a result looks; a generic one where there is nothing better. Never raises."""
         view: object = None
         if self._present_result is not None and not self.check(arguments):
             try:
-                view = self._present_result(copy_json(arguments), outcome)
+                view = self._present_result(thaw(arguments), outcome)
             except Exception:  # noqa: BLE001 - old logs hold results no presenter expects
                 _log.debug("present_result of tool %r failed", self._name, exc_info=True)
         return view if isinstance(view, ResultView) else GenericResult()
@@ -285,15 +287,14 @@ class _RawDefinition(Definition):
         return self._parameters
 
     def violations(self, arguments: JsonObject) -> list[str]:
-        if not self._check:
-            return [] if type(arguments) is dict else ['"arguments" must be an object']
-        return violations(self._parameters, arguments)
+        schema = self._parameters if self._check else _ANY_OBJECT
+        return violations(schema, arguments, root="arguments")
 
     async def call(self, arguments: JsonObject, execution: ToolExecution) -> object:
         found = self.violations(arguments)
         if found:
             raise ToolArgsError(found)
-        return await call_body(self._execute, self._inline, copy_json(arguments), execution)
+        return await call_body(self._execute, self._inline, thaw(arguments), execution)
 
 
 def checked_schema(schema: Mapping[str, JsonValue], what: str) -> JsonObject:

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from dsh.core import JsonObject, JsonValue
 from dsh.core import json as djson
 from dsh.core.errors import NotJsonError
+from dsh.core.json_schema import violations
 from dsh.tools._failure import message_of
-from dsh.tools._schema import violations
 from dsh.tools.errors import ToolArgsError, ToolDefinitionError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class TypedArguments(Generic[T]):
         Raises:
             ToolArgsError: The value does not fit.
         """
-        found = violations(self.schema, value)
+        found = violations(self.schema, value, root="arguments")
         if found:
             raise ToolArgsError(found)
         try:

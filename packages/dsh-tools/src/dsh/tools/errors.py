@@ -15,6 +15,7 @@ __all__ = [
     "ToolNotFoundError",
     "ToolOutputError",
     "ToolRegistrationError",
+    "ToolTimeoutError",
 ]
 
 
@@ -94,3 +95,12 @@ class ToolOutputError(DshError, TypeError):
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message, code=self.INVALID_RESULT, hint=hint)
+
+
+class ToolTimeoutError(DshError, TimeoutError):
+    """A call took longer than its tool declares."""
+
+    TIMEOUT: ClassVar[str] = "TOOL_TIMEOUT"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code=self.TIMEOUT)

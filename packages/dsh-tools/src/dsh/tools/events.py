@@ -54,7 +54,7 @@ class ToolPostExecute(
     execution: ToolExecution
     """The call."""
     result: ToolExecutionResult
-    """A copy of the result; only the returned decision counts."""
+    """The result, immutable; only the returned decision counts."""
 
 
 @dataclass(frozen=True, slots=True)

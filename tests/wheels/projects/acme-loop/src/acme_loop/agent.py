@@ -6,12 +6,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import anyio
-
 from acme_loop.driver import Driver
 from dsh.agent import AgentOptions, AgentStatus, HookContext, Prompt, Receipt
 from dsh.agent.events import AgentError, AgentQueued, AgentStatusChanged
-from dsh.agent.loop import DrivenAgent, Notes, checked_content, checked_source, leaf_of
+from dsh.agent.loopkit import DrivenAgent, Notes, Pulse, checked_content, checked_source, leaf_of
 from dsh.llm import CancelSignal, ContentBlock
 from dsh.session import (
     Aborted,
@@ -54,7 +52,8 @@ class AcmeAgent(DrivenAgent):
         self.unflushed = False
         self.ending = CancelSignal()
         self._status: AgentStatus = "idle"
-        self._news = anyio.Event()
+        self.news = Pulse()
+        """Wakes the driver, and whoever waits for idleness."""
 
     @property
     def status(self) -> AgentStatus:
@@ -88,12 +87,12 @@ class AcmeAgent(DrivenAgent):
         self._stop(Aborted(reason or "cancelled"))
         self.drop(self.queued, reason or "cancelled")
         self.drop(self.steering, reason or "cancelled")
-        self.tell()
+        self.news.fire()
 
     async def when_idle(self) -> None:
         self.refuse_own_wait("becomes idle")
         while self._status != "disposed" and self._busy:
-            await self._news.wait()
+            await self.news.wait()
         if self._status == "disposed":
             await self.exited.wait()
 
@@ -127,7 +126,7 @@ class AcmeAgent(DrivenAgent):
         """Change the status and tell everybody, waiters first."""
         if self._status not in (status, "disposed"):
             self._status = status
-            self.tell()
+            self.news.fire()
             if self.ready:
                 self.loop.ctx.emit(AgentStatusChanged(self, status))
 
@@ -135,15 +134,10 @@ class AcmeAgent(DrivenAgent):
         """Tell everybody about a failure."""
         self.loop.ctx.emit(AgentError(self, turn, step, leaf_of(error)))
 
-    def tell(self) -> None:
-        """Wake whoever waits for a change."""
-        self._news.set()
-        self._news = anyio.Event()
-
     async def work(self) -> None:
         """Wait until there is something for the driver to do."""
         while not (self.queued or self.unflushed or self._status == "disposed"):
-            await self._news.wait()
+            await self.news.wait()
 
     @property
     def _busy(self) -> bool:
@@ -161,12 +155,12 @@ class AcmeAgent(DrivenAgent):
         blocks, who = checked_content(content, "prompt"), checked_source(source)
         said = Said(blocks, who, self.book.issue())
         queue.append(said)
-        self.tell()
+        self.news.fire()
         self.loop.ctx.emit(AgentQueued(self, blocks, who, queue is self.steering))
         return said.receipt
 
     def _enclosed(self, turn: int, objection: Exception | None) -> None:
         self.unflushed = True
-        self.tell()
+        self.news.fire()
         if objection is not None:
             self.report(objection, turn, 0)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from acme_loop.grace import grace
 from acme_loop.turn import Turn
-from dsh.agent.loop import CallIds, Policies, Requests
+from dsh.agent.loopkit import CallIds, Checkpoints, Policies, Requests
 from dsh.llm import Message
 
 if TYPE_CHECKING:
@@ -26,7 +25,8 @@ class Driver:
         self.agent = agent
         self.loop = agent.loop
         self.policies = Policies(agent.loop.ctx, agent)
-        self.requests = Requests(agent)
+        self.checkpoints = Checkpoints(agent.loop.sessions, agent.session)
+        self.requests = Requests(agent, self.checkpoints)
         self.call_ids = CallIds(agent.session)
         self.prefix: tuple[Message, ...] | None = None
 
@@ -48,7 +48,7 @@ class Driver:
         """Make the log durable, or report that it is not."""
         self.agent.unflushed = False
         try:
-            with grace(self.agent.ending, self.loop.config.close_grace_s) as scope:
+            with self.agent.ending.cancel_scope(self.loop.config.close_grace_s) as scope:
                 await self.loop.sessions.flush(self.agent.session)
             if scope.cancelled_caught:
                 raise TimeoutError(f"the checkpoint of turn {turn} was given up")
@@ -72,7 +72,7 @@ class Driver:
                         await self.flush(agent.session.last_turn, 0)
                     if not agent.queued:
                         agent.set_status("idle")
-                        agent.tell()
+                        agent.news.fire()
         finally:
             if agent.unflushed:
                 with anyio.CancelScope(shield=True):

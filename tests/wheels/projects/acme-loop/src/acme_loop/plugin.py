@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from acme_loop.agent import AcmeAgent
 from dsh.agent import AgentOptions
-from dsh.agent.loop import Load, Loop
+from dsh.agent.loopkit import Load, Loop
 from dsh.core import PluginConfig, inject, settings
 from dsh.llm import LlmService
 from dsh.session import Session

@@ -6,12 +6,11 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
-import anyio
 import anyio.lowlevel
 
 from acme_loop.tools import Batch
 from dsh.agent.events import AgentRequest, PreStep, StepResult
-from dsh.agent.loop import CUT_OFF, LoggedCall, without_calls
+from dsh.agent.loopkit import CUT_OFF, LoggedCall, without_calls
 from dsh.llm import (
     BlockAssembler,
     FinishReason,
@@ -76,7 +75,7 @@ class Step:
             RequestFailed: The model did not answer.
         """
         call = await self._open()
-        if call is None:
+        if call is None or self.turn.stopped:
             return False
         await self._stream(call.stream())
         finish = self._assembler.finish
@@ -141,20 +140,16 @@ class Step:
         """Log the chunks as they come; a stopped turn leaves the stream at once."""
         signal = self.turn.signal
         async with aclosing(stream) as chunks:
-            with anyio.CancelScope() as scope:
-                forget = signal.on_abort(scope.cancel)
-                try:
-                    async for chunk in chunks:
-                        if signal.aborted:
-                            break
-                        data = AssistantChunk(*self.number, chunk)
-                        self._seqs.append(self.session.append(data).seq)
-                        self._assembler.push(chunk)
-                        # an adapter that never waits must not keep everybody else waiting
-                        if len(self._seqs) % 64 == 0:
-                            await anyio.lowlevel.checkpoint()
-                finally:
-                    forget()
+            with signal.cancel_scope():
+                async for chunk in chunks:
+                    if signal.aborted:
+                        break
+                    data = AssistantChunk(*self.number, chunk)
+                    self._seqs.append(self.session.append(data).seq)
+                    self._assembler.push(chunk)
+                    # an adapter that never waits must not keep everybody else waiting
+                    if len(self._seqs) % 64 == 0:
+                        await anyio.lowlevel.checkpoint()
         usage = self._assembler.usage
         self.turn.output_tokens += 0 if usage is None else usage.output_tokens
 
@@ -164,7 +159,7 @@ class Step:
         cut = finish.kind in CUT_OFF
         if cut:
             message = without_calls(message)
-            self.turn.reason = MaxTokens() if finish.kind == "max-tokens" else Refusal()
+            self.turn.verdict = MaxTokens() if finish.kind == "max-tokens" else Refusal()
         event = StepResult(self.agent, *self.number, message)
         message = await self.driver.policies.reply(event)
         return without_calls(message) if cut else self.driver.call_ids.mend(message, *self.number)

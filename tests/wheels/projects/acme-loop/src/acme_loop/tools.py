@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from acme_loop.grace import grace
-from dsh.agent.loop import UNKNOWN, context_message, is_fatal, leaf_of, text_of_error
+from dsh.agent.loopkit import UNKNOWN, context_message, is_fatal, leaf_of, text_of_error
 from dsh.llm import TextBlock, ToolCallBlock
 from dsh.session import APPEND, ToolCall, ToolResult, synthetic_tool_result
 from dsh.tools import PendingCall, ToolCallInput, parse_arguments
@@ -75,6 +74,7 @@ class Batch:
             try:
                 with body:
                     call.pending = await driver.loop.tools.begin(wanted)
+                    await driver.checkpoints.before_tools([call.pending], self._turn.signal)
                     if not self._turn.signal.aborted:
                         call.started = not call.pending.refused
                         await call.pending.run()
@@ -86,7 +86,7 @@ class Batch:
                 done.set()
 
         driver.tasks.start_soon(work)
-        with grace(self._turn.signal, driver.loop.config.cancel_grace_s):
+        with self._turn.signal.cancel_scope(driver.loop.config.cancel_grace_s):
             await done.wait()
         body.cancel()
 

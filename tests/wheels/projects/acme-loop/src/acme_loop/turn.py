@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 from acme_loop.step import RequestFailed, Step
 from dsh.agent import BlockPrompt, Continue
 from dsh.agent.events import AgentRequestError
-from dsh.agent.loop import failed, is_fatal, leaf_of
+from dsh.agent.loopkit import failed, is_fatal, leaf_of
 from dsh.llm import CancelSignal
 from dsh.session import (
     APPEND,
     Aborted,
     Completed,
     ContextMessage,
+    Disposed,
+    Failed,
     MaxTurnRequests,
     MessageTrigger,
     PromptBlocked,
@@ -43,25 +45,31 @@ class Turn:
         self.number = self.session.last_turn + 1
         self.step = 0
         self.output_tokens = 0
-        self.reason: TurnEndReason = Completed()
+        self.verdict: TurnEndReason = Completed()
+        """How it ends, unless it fails or somebody stops it."""
         self._batch = batch
-        self._start = 0
-        self._failed = False
+        self._start = self.session.seq
+        self._failure: Failed | None = None
         self._terminal = False
 
     async def run(self) -> bool:
         """Run it from start to checkpoint; return whether it was stopped for good."""
         agent, receipts = self.agent, [said.receipt for said in self._batch]
+        veto: Exception | None = None
         try:
-            start = TurnStart(self.number, MessageTrigger(self._batch[0].source))
-            self._start = self.session.append(start).seq
+            self.session.append(TurnStart(self.number, MessageTrigger(self._batch[0].source)))
         except Exception as error:
-            agent.book.drop(receipts, f"the log refused the turn: {error}")
-            agent.report(error, self.number, 0)
-            return False
+            if self.session.turn_open != self.number:
+                agent.book.drop(receipts, f"the log refused the turn: {error}")
+                agent.report(error, self.number, 0)
+                return False
+            # it is in the log although telling about it was vetoed: it fails, and is closed
+            veto = error
         agent.signal, agent.unflushed = self.signal, True
         agent.book.admit(receipts, self.number, self._start)
         try:
+            if veto is not None:
+                raise veto
             if await self._admit():
                 await self._steps()
         except BaseException as error:
@@ -72,18 +80,16 @@ class Turn:
             agent.signal = None
             if self.session.step_open is not None:
                 self.close(StepEnd(self.number, self.session.step_open))
-            self.close(TurnEnd(self.number, self.reason))
+            self.close(TurnEnd(self.number, self._failure or self.stopped or self.verdict))
         await self.driver.flush(self.number, self.step)
         agent.book.settle()
         return self._terminal
 
     def fail(self, error: BaseException) -> None:
         """End the turn with a failure, unless somebody has stopped it or it failed before."""
-        if self._failed or self.stopped:
-            return
-        self._failed = True
-        self.reason = failed(leaf_of(error), self.step)
-        self.agent.report(error, self.number, self.step)
+        if self._failure is None and self.stopped is None:
+            self._failure = failed(leaf_of(error), self.step)
+            self.agent.report(error, self.number, self.step)
 
     def close(self, data: SessionData) -> None:
         """Log what closes something; what a validator has against it is a failure, no veto."""
@@ -93,15 +99,12 @@ class Turn:
             self.fail(objection)
 
     @property
-    def stopped(self) -> bool:
-        """Whether somebody wants this turn to end; it then says so itself."""
-        why = self.agent.stopped
-        if why is None and self.signal.aborted:
+    def stopped(self) -> Aborted | Disposed | None:
+        """Why somebody wants this turn to end, if somebody does."""
+        if self.agent.stopped is None and self.signal.aborted:
             # not a cancel: whoever was given the signal has fired it
-            why = Aborted(self.signal.reason or "cancelled")
-        if why is not None and not self._failed:
-            self.reason = why
-        return why is not None
+            return Aborted(self.signal.reason or "cancelled")
+        return self.agent.stopped
 
     # --- prompts --------------------------------------------------------------------------
 
@@ -111,7 +114,7 @@ class Turn:
         for said in self._batch:
             decision = await self.driver.policies.prompt(said.content, said.source)
             if isinstance(decision, BlockPrompt):
-                self.reason = Rejected(decision.reason)
+                self.verdict = Rejected(decision.reason)
                 self.agent.book.block(said.receipt, decision.reason)
                 self.session.append(PromptBlocked(said.content, said.source, decision.reason))
                 continue
@@ -122,7 +125,7 @@ class Turn:
             if context is not None:
                 self.agent.notes.inject(ContextMessage(context.content, context.source))
         if admitted:
-            self.reason = Completed()
+            self.verdict = Completed()
         return admitted
 
     def take_steering(self) -> bool:
@@ -145,14 +148,14 @@ class Turn:
                 wants = await step.run()
             except RequestFailed as failure:
                 self.close(StepEnd(self.number, self.step))
-                more = not self._failed and await self._again(failure)
+                more = self._failure is None and await self._again(failure)
                 continue
             if self.session.step_open is None:
                 return
             # what was said to a step that was stopped is a prompt of the next turn
             wants = (not self.stopped and self.take_steering()) or wants
             self.close(StepEnd(self.number, self.step))
-            more = not self._failed and await self._wants_more(wants)
+            more = self._failure is None and await self._wants_more(wants)
 
     async def _wants_more(self, wants: bool) -> bool:
         agent, policies = self.agent, self.driver.policies
@@ -173,7 +176,7 @@ class Turn:
             ("max_turn_tokens", options.max_turn_tokens, self.output_tokens),
         ):
             if limit is not None and used >= limit:
-                self.reason = MaxTurnRequests(name, limit)
+                self.verdict = MaxTurnRequests(name, limit)
                 return True
         return False
 
