@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from dsh.core import now_ms, service_key
+from dsh.core import entry_points, now_ms, service_key
 from dsh.session_persistence import SessionPersistence, SessionSnapshot, UnreadableSession
 from dsh.sessions._text import age, count, one_line
 from dsh.sessions.errors import AmbiguousSession, UnknownSession
@@ -219,16 +219,10 @@ def told_store(store: SessionPersistence) -> str:
 
 def other_stores(store: SessionPersistence) -> str | None:
     """Return how to look into the other stores that are installed; None if there are none."""
-    # what nobody needs who has sessions
-    from dsh.loader import SeamError, choose_provider
-
     key = service_key(SessionPersistence)
-    try:
-        installed = choose_provider(key, named=store.name).candidates
-    except SeamError:
-        return None  # it is no installed one
-    others = [point.name for point in installed if point.name != store.name]
-    if not others:
+    installed = [point.name for point in entry_points(f"dsh.seam.{key}")]
+    others = [name for name in installed if name != store.name]
+    if store.name not in installed or not others:
         return None
     look = " or ".join(f"`--set seams.{key}={name}`" for name in others)
     return f"{' and '.join(others)} may have some: {look} looks there"
