@@ -355,7 +355,8 @@ async def test_a_configured_agent_has_the_options_of_its_row() -> None:
         "reasoning_effort": "high",
         "stop": ("end",),
     }
-    async with open_spine(configs={AgentLoop: {"agents": [{"id": "a", **options}]}}) as app:
+    configs = {AgentLoop: {"agents": [{"id": "a", **options}]}}
+    async with loop_app(AgentLoop, configs=configs) as app:
         await anyio.wait_all_tasks_blocked()
         (agent,) = app[AgentRegistry].list()
         assert agent.options == AgentOptions(**options)
@@ -365,7 +366,7 @@ async def test_an_aborted_signal_refuses_to_resume() -> None:
     DISK["s"] = (SessionHeader(id="s", created_at=1), worked_turn())
     signal = CancelSignal()
     signal.abort("changed my mind")
-    async with open_spine() as app:
+    async with loop_app(AgentLoop) as app:
         await app.mount(MemoryStore).settled()
         with pytest.raises(AgentFault, match="changed my mind"):
             await app[AgentRegistry].resume(app.ctx, ResumeAgent("s", signal=signal))

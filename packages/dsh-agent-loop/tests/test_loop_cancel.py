@@ -247,7 +247,7 @@ async def test_listeners_before_a_step_hear_of_the_cancel_through_its_signal() -
         await event.signal.wait()
 
     adapter = ScriptedAdapter()
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         for start in (
             lambda: app.ctx.on(SessionPrefix, compose),
             lambda: app.ctx.on(PreStep, prepare),

@@ -374,7 +374,7 @@ async def test_what_a_broken_off_answer_cost_is_kept_with_it() -> None:
     usage = TokenUsage(3, 4)
     broken_off = hang("visible")
     adapter = ScriptedAdapter([replace(broken_off, chunks=(*broken_off.chunks, UsageChunk(usage)))])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         receipt = agent.send("a")
         await soon(adapter.waiting())
         agent.cancel("stop")

@@ -73,7 +73,7 @@ async def test_what_a_provider_wants_back_is_logged_and_sent_back() -> None:
     state = ReplayState("test", "scripted", {"thought": "x"})
     one: list[StreamChunk] = [*text("one")[:-1], Finish(FinishReason("stop"), state)]
     adapter = ScriptedAdapter([one, text("two")])
-    async with open_spine(adapter) as app, open_agent(app, model=MODEL) as agent:
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
         await soon(agent.ask("first"))
         await soon(agent.ask("second"))
         replies = [e.data for e in agent.session.events if isinstance(e.data, AssistantMessage)]

@@ -214,7 +214,7 @@ async def test_a_config_that_does_not_fit_says_where(
         with pytest.raises(ConfigError) as caught:
             await app.mount(plugin, config).settled()
         assert len(caught.value.issues) == 1
-        assert caught.value.issues[0].startswith(issue)
+        assert str(caught.value.issues[0]).startswith(issue)
 
 
 async def test_a_mount_owns_itself_and_what_is_below() -> None:
