@@ -204,4 +204,6 @@ def _entry(row: Sequence[Any]) -> Entry:
         delegation_depth=row[10],
         agent_preset=row[11],
     )
-    return Entry(row[1], row[2], header, SessionSummary(*row[12:17], damaged=bool(row[17])))
+    title, turns, events, updated_at, ended, damaged = row[12:18]
+    summary = SessionSummary(title, turns, events, updated_at, ended, bool(damaged))
+    return Entry(row[1], row[2], header, summary)

@@ -131,13 +131,14 @@ class Catalog:
             for item in self.unreadable
             if item.session_id is not None and item.session_id not in ids
         ]
-        for item in (*everything, *lost):
+        known: list[SessionSnapshot | UnreadableSession] = [*everything, *lost]
+        for item in known:
             if _id(item) == text:
                 return item
         found = [item for item in everything if text and item.header.id.startswith(text)]
         hidden = [item for item in lost if text and _id(item).startswith(text)]
         if len(found) + len(hidden) == 1:
-            return (*found, *hidden)[0]
+            return found[0] if found else hidden[0]
         if found or hidden:
             raise AmbiguousSession(
                 f"{len(found) + len(hidden)} sessions have an id that begins with {_quoted(text)}:"
