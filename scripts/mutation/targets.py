@@ -61,9 +61,6 @@ TARGETS = (
         tests=("packages/dsh-tools/tests",),
         later=(
             "test_tool_function.py::test_the_docstring_parser_is_loaded_only_when_needed",
-            "test_tool_schema_check.py::test_a_value_fits_its_own_schema",
-            "test_tool_schema_check.py::test_recursive_schemas_end",
-            "test_tool_schema_check.py::test_the_check_is_total",
             "test_tool_threads.py",
         ),
         never=("test_tool_function.py::test_local_types_are_found",),

@@ -67,13 +67,8 @@ class ToolRegistry(Service, key="tools"):
         tool.prepare()
 
         def enter(layer: Layer) -> Callable[[], object]:
-            if layer is self._layers.base and tool.name in layer.tools:
-                raise ToolRegistrationError(
-                    f"tool {tool.name!r} is already registered",
-                    code=ToolRegistrationError.DUPLICATE,
-                    hint="choose another name, or register it through agent.ctx to replace it for "
-                    "one agent",
-                )
+            if tool.name in layer.tools:
+                raise self._duplicate(tool.name, layer)
             return layer.tools.add(tool.name, tool)
 
         return self._layers.register(ctx, enter, label=f"tool {tool.name}")
@@ -291,6 +286,19 @@ class ToolRegistry(Service, key="tools"):
         # the prompt service copies every schema it collects
         schemas = [tool.shared_schema() for tool in self.visible(context.scope)]
         return ToolProviderResult(schemas, self.known_names(context.scope))
+
+    def _duplicate(self, name: str, layer: Layer) -> ToolRegistrationError:
+        if layer is self._layers.base:
+            return ToolRegistrationError(
+                f"tool {name!r} is already registered",
+                code=ToolRegistrationError.DUPLICATE,
+                hint="choose another name, or register it through agent.ctx to replace it for "
+                "one agent",
+            )
+        return ToolRegistrationError(
+            f"tool {name!r} is already registered in this scope",
+            code=ToolRegistrationError.DUPLICATE,
+        )
 
 
 def _names(names: Iterable[str], what: str) -> frozenset[str]:
