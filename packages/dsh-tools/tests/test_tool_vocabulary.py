@@ -137,5 +137,5 @@ async def test_observers_see_a_source_nobody_declared_and_cannot_change_it() -> 
         await call_tool(tools, "t")
         shown: Any = finished[0].result.additional_context[0].source
         assert (shown.kind, shown.data) == ("far/away", {"a": [1]})
-        with pytest.raises(TypeError, match="cannot be changed"):
+        with pytest.raises(TypeError, match="cannot change"):
             shown.data["a"] = 2
