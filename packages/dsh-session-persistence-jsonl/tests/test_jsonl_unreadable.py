@@ -76,6 +76,15 @@ def test_an_empty_log_is_told(disk: Any, turn: Events) -> None:
     assert (item.session_id, item.error.code) == ("s", SessionCorrupt.code)
 
 
+def test_a_pipe_in_a_logs_place_is_told_and_waits_for_nobody(disk: Any, turn: Events) -> None:
+    path = disk.fill("s", turn)
+    path.unlink()
+    os.mkfifo(path)
+    (item,) = told(disk)
+    assert (item.session_id, type(item.error)) == ("s", PersistenceError)
+    assert "it is no file" in item.error.message
+
+
 def test_another_version_is_told_with_the_way_out(
     disk: Any, turn: Events, sealed: Callable[[object], bytes]
 ) -> None:

@@ -6,6 +6,7 @@ import errno
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -54,6 +55,9 @@ def read_stable(path: Path) -> tuple[bytes, os.stat_result]:
     Raises:
         OSError: It cannot be read.
     """
+    if not stat.S_ISREG(path.stat().st_mode):
+        # opening a pipe would wait for somebody who writes
+        raise OSError(errno.EINVAL, "it is no file", str(path))
     tries = 0
     while True:
         tries += 1
