@@ -16,3 +16,8 @@ def pytest_collection_finish() -> None:
     """Leave the thousands of collected tests out of every collection of garbage that follows."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Show them to the collector again: what is loaded from here on may ask who refers to what."""
+    gc.unfreeze()
