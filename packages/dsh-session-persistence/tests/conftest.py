@@ -137,8 +137,11 @@ class Bench:
         while True:
             await anyio.wait_all_tasks_blocked()
             writes = self.disk.writes
-            await self.store.list()
-            await anyio.wait_all_tasks_blocked()
+            # calls are made one after the other: the first lets a write begin that waited for it,
+            # the second waits for that write
+            for _ in range(2):
+                await self.store.list()
+                await anyio.wait_all_tasks_blocked()
             if writes == self.disk.writes:
                 return
 
