@@ -66,7 +66,9 @@ def test_a_damaged_header_is_told(disk: Any, turn: Events, archived: bool) -> No
     (item,) = told(disk)
     assert (item.where, item.session_id) == (str(path), "A.b")
     assert isinstance(item.error, SessionCorrupt)
+    assert item.error.salvageable
     assert "checksum of its first line" in item.error.message
+    assert item.error.__traceback__ is item.error.__context__ is None, "the log is kept with it"
 
 
 def test_an_empty_log_is_told(disk: Any, turn: Events) -> None:

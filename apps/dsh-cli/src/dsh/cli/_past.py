@@ -43,6 +43,8 @@ class Past:
     """Whether a copy goes on, and the session stays as it is."""
     turn: int | None = None
     """The last turn of the copy; all of them if None."""
+    damaged: bool = False
+    """Whether its last record is damaged; going on sets it aside."""
     archived: bool = False
     """Whether it was put away; going on takes it back."""
     notes: tuple[str, ...] = ()
@@ -141,7 +143,7 @@ async def _look_up(args: argparse.Namespace, deployment: Deployment, folder: Pat
             )
             session_id = found.header.id
             past = await _read(store, found)
-            return replace(past, notes=await _notes(store, found))
+            return replace(past, notes=await _notes(store, past))
     except DshError as error:
         raise not_resumable(error, session_id) from error
 
@@ -176,20 +178,21 @@ async def _find_fork(store: SessionPersistence, text: str) -> tuple[SessionSnaps
         ) from None
 
 
-async def _notes(store: SessionPersistence, found: SessionSnapshot) -> tuple[str, ...]:
+async def _notes(store: SessionPersistence, past: Past) -> tuple[str, ...]:
     """Return what going on with a session changes that a person would not expect."""
     from dsh.session_persistence import PersistenceError
     from dsh.sessions import short_id
 
-    name = short_id(found.header.id)
+    name = short_id(past.session_id)
     notes: list[str] = []
-    if found.archived:
+    if past.archived:
         notes.append(f"session {name} was archived; going on with it takes it back")
-    # it could be read, so whatever is damaged stands behind all that is committed
-    with suppress(PersistenceError):  # no reason to refuse what can be read
-        for damage in (await store.verify(found.header.id)).damage[:1]:
-            where = f"{damage.where}: {damage.what}"
-            notes.append(f"the end of session {name} is damaged and is set aside: {where}")
+    if past.damaged:
+        place = ""
+        with suppress(PersistenceError):  # no reason to refuse what can be read
+            damage = (await store.verify(past.session_id)).damage[0]
+            place = f": {damage.where}: {damage.what}"
+        notes.append(f"the end of session {name} is damaged and is set aside{place}")
     return tuple(notes)
 
 
@@ -215,6 +218,7 @@ async def _read(store: SessionPersistence, found: SessionSnapshot, turn: int | N
         effort=None if config is None else config.reasoning_effort,
         turns=found.summary.turns,
         interrupted=bool(found.summary.turns) and found.summary.ended is None,
+        damaged=stored.lost,
         archived=found.archived,
     )
 

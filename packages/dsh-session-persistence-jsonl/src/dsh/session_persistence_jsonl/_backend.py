@@ -421,7 +421,13 @@ class JsonlBackend(Backend):
                 raise _misplaced(owner or log.folder.name, found.header.id, log)
         except PersistenceError as error:
             gone = isinstance(error.__cause__, FileNotFoundError)
-            return None if gone else UnreadableSession(str(log.path), error, owner)
+            # it is remembered, and would keep all that was read with it
+            error.__context__ = error.__cause__ = None
+            return (
+                None
+                if gone
+                else UnreadableSession(str(log.path), error.with_traceback(None), owner)
+            )
         damaged = bool(found.damage) and found.unsupported is None
         return found.header, replace(summarize(found.events), damaged=damaged)
 
@@ -495,7 +501,6 @@ def _corrupt(found: Scan, session_id: str) -> SessionCorrupt:
     seq = "" if first.seq is None else f" at seq {first.seq}"
     return SessionCorrupt(
         f"session {session_id!r} is damaged{seq}: {first.what}",
-        hint="salvaging it keeps a copy and what stands before the damage",
         location=first.where,
     )
 

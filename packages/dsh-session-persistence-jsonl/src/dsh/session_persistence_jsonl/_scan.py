@@ -219,10 +219,9 @@ def _broken_frame(content: Content, path: Path, number: int) -> Damage:
 
 
 _LOST: Final = "restore the file from a backup, or remove it"
-_HEADLESS: Final = "salvaging it keeps a copy and makes the header anew, if the events are whole"
 
 
-def _no_header(path: Path, problem: str, hint: str = _HEADLESS) -> SessionCorrupt:
+def _no_header(path: Path, problem: str, hint: str | None = None) -> SessionCorrupt:
     return SessionCorrupt(
         f"a session log cannot be read: {problem}",
         hint=hint,

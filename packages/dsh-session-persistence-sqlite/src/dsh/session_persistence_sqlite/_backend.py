@@ -99,8 +99,8 @@ class SqliteBackend(Backend):
             row = session_row(connection, session_id)
             header = row.header()
             events, tail = read_events(connection, row)
-            lost = tail is not None and tail.start < row.state.events
-            return StoredLog(header, events, row.revision(self._database.store_id), tail, lost)
+            revision = row.revision(self._database.store_id)
+            return StoredLog(header, events, revision, tail, lost=tail is not None)
 
     def read_from(self, session_id: str, from_seq: int) -> tuple[SessionEvent, ...]:
         """See `Backend.read_from`; what lies before is not looked at."""

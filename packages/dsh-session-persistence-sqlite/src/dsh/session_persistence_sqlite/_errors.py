@@ -10,7 +10,7 @@ from typing import Final
 
 from dsh.session_persistence import FormatUnsupported, PersistenceError, SessionCorrupt
 
-__all__ = ["is_damage", "telling"]
+__all__ = ["is_damage", "located", "telling"]
 
 _TOLD: Final[dict[int, tuple[str, str]]] = {
     sqlite3.SQLITE_FULL: ("the disk is full", "free some space; nothing that was stored is lost"),
@@ -50,7 +50,7 @@ def telling(file: Path, failure: str) -> Generator[None]:
     except (SessionCorrupt, FormatUnsupported) as error:
         if error.location is not None:
             raise
-        raise type(error)(error.message, hint=error.hint, location=str(file)) from error
+        raise located(error, file) from error
     except sqlite3.Error as error:
         raise _told(error, file, failure) from error
     except UnicodeDecodeError as error:
@@ -86,3 +86,9 @@ def _damaged(message: str, file: Path) -> SessionCorrupt:
 def _code(error: sqlite3.Error) -> int:
     # the low byte is the kind, the rest of it a detail
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def located(error: PersistenceError, file: Path) -> PersistenceError:
+    """Return an error that says which file it is about."""
+    helps = isinstance(error, SessionCorrupt) and error.salvageable
+    return type(error)(error.message, hint=None if helps else error.hint, location=str(file))

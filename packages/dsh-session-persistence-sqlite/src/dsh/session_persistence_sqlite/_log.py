@@ -78,7 +78,7 @@ def find_state(connection: sqlite3.Connection, session_id: str) -> State | None:
 
 
 def _damaged_state(session_id: str) -> SessionCorrupt:
-    return SessionCorrupt(f"session {session_id!r}: {STATE_DAMAGE} (row of sessions)", hint=HINT)
+    return SessionCorrupt(f"session {session_id!r}: {STATE_DAMAGE} (row of sessions)")
 
 
 def event_rows(
@@ -125,14 +125,10 @@ def read_events(
     if problem is None:
         return tuple(events), None
     if seq == 0 or seq < max(row.state.committed, stored - 1):
-        raise SessionCorrupt(f"{place(row.id, seq)}: {problem}", hint=HINT)
+        raise SessionCorrupt(f"{place(row.id, seq)}: {problem}")
     return tuple(events), Tail(seq)
 
 
 def place(session_id: str, seq: int) -> str:
     """Name a row of the log."""
     return f"session {session_id!r}, row of events with seq {seq}"
-
-
-HINT = "salvage the session: that keeps a copy and cuts its log before the damage"
-"""What to do about damage."""

@@ -24,6 +24,7 @@ from dsh.session_persistence import (
     SessionSummary,
     UnreadableSession,
 )
+from dsh.session_persistence_sqlite._errors import located
 
 __all__ = [
     "EMPTY",
@@ -168,10 +169,7 @@ class SessionRow:
             FormatUnsupported: Another version wrote it.
         """
         if not self.header_sound:
-            raise SessionCorrupt(
-                f"session {self.id!r}: {HEADER_DAMAGE} (row of sessions)",
-                hint="salvage the session: that keeps a copy and makes its header anew",
-            )
+            raise SessionCorrupt(f"session {self.id!r}: {HEADER_DAMAGE} (row of sessions)")
         columns = self.columns
         if columns["version"] != SESSION_FORMAT_VERSION:
             try:
@@ -199,8 +197,7 @@ class SessionRow:
             self.header()
         except (SessionCorrupt, FormatUnsupported) as error:
             where = f"{file}, row of sessions with id {self.id!r}"
-            told = type(error)(error.message, hint=error.hint, location=str(file))
-            return UnreadableSession(where, told, self.id)
+            return UnreadableSession(where, located(error, file), self.id)
         return None
 
 

@@ -24,6 +24,8 @@ class StoredSession:
     """What is known of the session besides its events."""
     events: tuple[SessionEvent, ...]
     """The whole log; an interrupted turn has been closed (see `inspect` and `load`)."""
+    lost: bool = False
+    """Whether its last record was damaged, so that what it held is not among the events."""
 
 
 @dataclass(frozen=True, slots=True)

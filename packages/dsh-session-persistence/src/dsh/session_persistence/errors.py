@@ -12,6 +12,8 @@ PersistenceError          STORAGE_FAILED
 
 from __future__ import annotations
 
+from typing import Final
+
 from dsh.core import DshError, NotJsonError
 from dsh.session.errors import ForkError, SessionFormatError, SessionStoreError
 
@@ -38,6 +40,8 @@ class PersistenceError(DshError):
     """
 
     code = "STORAGE_FAILED"
+    session_id: str | None = None
+    """The session it is about, where it was looked up by something else than its id."""
 
     def __init__(
         self,
@@ -83,9 +87,25 @@ class SessionInUse(PersistenceError):
 
 
 class SessionCorrupt(PersistenceError):
-    """Something inside the committed part of a stored session is damaged; nothing was changed."""
+    """Something that was stored completely is damaged; nothing was changed.
+
+    Args:
+        message: What is damaged.
+        hint: What to do where salvaging is no help; left out where it is.
+        location: Where the session is kept, if the store can say so.
+    """
 
     code = "SESSION_CORRUPT"
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, location: str | None = None
+    ) -> None:
+        self.salvageable = hint is None
+        """Whether `salvage` is what helps."""
+        super().__init__(message, hint=hint or _SALVAGE, location=location)
+
+
+_SALVAGE: Final = "salvage it: that keeps a copy and everything that stands before the damage"
 
 
 class FormatUnsupported(PersistenceError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
@@ -106,11 +107,9 @@ class Catalog:
         """
         found = self._match(text)
         if isinstance(found, UnreadableSession):
-            from dsh.sessions._way_out import way_out  # which imports this module
-
-            # whoever named it by its beginning, or by nothing, is told which it is
-            found.error.hint = way_out(found.error, found.session_id)
-            raise found.error
+            error = copy(found.error)  # the store keeps its own, and tells others
+            error.session_id = found.session_id
+            raise error
         return found
 
     def whole_id(self, text: str) -> str:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from dsh.session_persistence import PersistenceError, SessionCorrupt, SessionInUse
 from dsh.sessions._find import short_id
 from dsh.sessions._text import one_line
 
 __all__ = ["trouble_of", "way_out"]
-
-_SALVAGE: Final = "salvag"
-"""What the hint of a store speaks of where that helps."""
 
 
 def trouble_of(error: PersistenceError) -> str:
@@ -32,9 +27,10 @@ def way_out(error: PersistenceError, session_id: str | None = None) -> str | Non
         error: What the store raised.
         session_id: The session, or the beginning of its id, if one is meant.
     """
-    name = "ID" if session_id is None else one_line(short_id(session_id), 40)
+    known = error.session_id if session_id is None else session_id
+    name = "ID" if known is None else one_line(short_id(known), 40)
     if isinstance(error, SessionInUse):
         return f"wait until it has ended, or go on with a copy: dsh run --fork {name}"
-    if isinstance(error, SessionCorrupt) and (error.hint is None or _SALVAGE in error.hint):
+    if isinstance(error, SessionCorrupt) and error.salvageable:
         return f"`dsh sessions verify --repair {name}` keeps a copy and what can be read"
     return error.hint

@@ -280,7 +280,8 @@ class BackedPersistence(SessionPersistence, ABC):
 
         def read() -> StoredSession:
             log = self._backend.read(session_id)
-            return StoredSession(log.header, repaired(log.events, more_was_lost=log.lost))
+            events = repaired(log.events, more_was_lost=log.lost)
+            return StoredSession(log.header, events, log.lost)
 
         return await self._call(read, failing(session_id, "read"))
 

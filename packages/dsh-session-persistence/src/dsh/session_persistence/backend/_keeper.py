@@ -242,7 +242,8 @@ class Keeper:
             raise StoredSessionNotFound(session_id)
         with self._owned(session_id):
             log = self._read(session_id)
-            closers = interrupted_turn_closers(log.events, more_was_lost=log.lost)
+            lost = log.lost
+            closers = interrupted_turn_closers(log.events, more_was_lost=lost)
             if closers:
                 log = self._write(log, closers)
             elif log.rest is not None:
@@ -250,7 +251,7 @@ class Keeper:
                 self._note(replace(log, rest=None, lost=False))
             else:
                 self._remember(log)
-        return StoredSession(log.header, log.events)
+        return StoredSession(log.header, log.events, lost)
 
     def change(self, session_id: str, deed: str, act: Callable[[], T]) -> T:
         """Do something to a stored session that nobody uses."""
