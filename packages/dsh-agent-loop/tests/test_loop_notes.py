@@ -178,3 +178,17 @@ async def test_tool_blocks_cannot_be_said_to_an_agent() -> None:
             with pytest.raises(AgentFault) as caught:
                 agent.send([block])
             assert caught.value.code == "BAD_CONTENT"
+
+
+async def test_what_cannot_be_noted_is_told_to_whoever_notes_it() -> None:
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+        given: Any
+        for given in ({"type": "x/y"}, Marked):
+            with pytest.raises(AgentFault, match="no event payload") as refused:
+                agent.record(given)
+            assert refused.value.code == AgentFault.BAD_CONTENT
+        given = "my-plugin"
+        with pytest.raises(AgentFault, match="source is a str") as refused:
+            agent.inject("context", given)
+        assert "PluginSource" in (refused.value.hint or "")
+        assert len(agent.session.events) == 0

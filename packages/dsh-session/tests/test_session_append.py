@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from collections import OrderedDict
 from dataclasses import FrozenInstanceError, dataclass
 from datetime import UTC, datetime
@@ -544,3 +545,27 @@ def test_other_kinds_and_reasons_pass_the_door() -> None:
     session.append(UserMessage((), PluginSource("p")), APPEND)
     session.append(TurnEnd(1, Aborted("user")))
     assert session.last_turn == 1
+
+
+def test_what_is_no_payload_is_told_with_what_to_log() -> None:
+    class Plain(SessionData, type="append-test/plain"):
+        pass
+
+    class Nameless(SessionData):
+        pass
+
+    session = loose()
+    cases: tuple[tuple[Any, str, str], ...] = (
+        ({"type": "x/y"}, "dict is not JSON: no event payload", "derives from dsh.session"),
+        (Note, "the class Note", r"Note\(\.\.\.\)"),
+        (Plain(), "append-test/plain is not JSON: Plain is no dataclass", "@dataclass"),
+    )
+    given: Any
+    for given, says, hint in cases:
+        with pytest.raises(NotJsonError, match=says) as refused:
+            session.append(given)
+        assert re.search(hint, refused.value.hint or "")
+    with pytest.raises(SessionTypeError, match="Nameless has no event type") as nameless:
+        session.append(Nameless())
+    assert "type=" in (nameless.value.hint or "")
+    assert len(session.events) == 0

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 
 from pydantic import ConfigDict
 
+from dsh.core import NotJsonError
 from dsh.core.vocabulary import WIRE_CONFIG, Vocabulary
 from dsh.session.errors import SessionTypeError
 
@@ -17,6 +18,7 @@ __all__ = [
     "UnknownData",
     "event_types",
     "is_spine",
+    "no_payload",
     "registered_type",
     "type_name",
 ]
@@ -102,8 +104,30 @@ def is_spine(cls: type) -> bool:
 
 
 def type_name(data: SessionData) -> str:
-    """Return the event type of a payload, also of one that no class declares."""
-    return data.type if isinstance(data, UnknownData) else data.event_type
+    """Return the event type of a payload, also of one that no class declares.
+
+    Raises:
+        SessionTypeError: Code `BAD_EVENT_TYPE`: its class has no type.
+    """
+    try:
+        return data.type if isinstance(data, UnknownData) else data.event_type
+    except AttributeError:
+        name = type(data).__name__
+        raise SessionTypeError(
+            f"{name} has no event type, so no log can hold it",
+            code=SessionTypeError.BAD_EVENT_TYPE,
+            hint=f'class {name}(SessionData, type="my-plugin/thing")',
+        ) from None
+
+
+def no_payload(value: object) -> NotJsonError:
+    """Return the error of something that was given for the payload of an event and is none."""
+    if isinstance(value, type):
+        told, hint = f"the class {value.__name__}", f"log an instance: {value.__name__}(...)"
+    else:
+        told = type(value).__name__
+        hint = "log an instance of a class that derives from dsh.session.SessionData"
+    return NotJsonError(f"{told} is not JSON: no event payload", hint=hint)
 
 
 def registered_type(name: str) -> type[SessionData] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, NoReturn, SupportsIndex, TypeVar, cast
+from typing import Any, Final, NoReturn, SupportsIndex, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from dsh.core import NotJsonError
@@ -17,6 +17,8 @@ from dsh.core import json as djson
 __all__ = ["FrozenDict", "FrozenList", "freeze", "mend_text", "thaw"]
 
 _T = TypeVar("_T")
+
+_DECLARE: Final = "declare it @dataclass(frozen=True, slots=True)"
 
 
 def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
@@ -237,7 +239,7 @@ def _open(value: object, stack: list[_Frame], where: str) -> _Frame:
     if names is None:
         raise NotJsonError(
             f"{_path(stack, where)} is not JSON: {type(value).__name__} can change",
-            hint="declare it @dataclass(frozen=True, slots=True)",
+            hint=_DECLARE,
         )
     return _Frame(value, names, [getattr(value, name) for name in names], in_json=False)
 
@@ -248,6 +250,9 @@ def _leaf(value: object, stack: list[_Frame], where: str, mend: bool) -> object:
         return value
     if mend and kind is str:
         return mend_text(cast("str", value))
+    if not stack and kind.__module__ != "builtins":
+        told = f"{where} is not JSON: {kind.__name__} is no dataclass"
+        raise NotJsonError(told, hint=_DECLARE)
     return djson.check(value, where=_path(stack, where))
 
 

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from dsh.core import NotJsonError, now_ms
+from dsh.core import now_ms
 from dsh.llm import Message
-from dsh.session._data import SessionData, type_name
+from dsh.session._data import SessionData, no_payload, type_name
 from dsh.session._door import check_marker, checked_sources, closes, is_plain
 from dsh.session._event import SessionEvent, SurfaceOp
 from dsh.session._fold import fold_request_header
@@ -281,7 +281,7 @@ class Session:
         closing: bool,
     ) -> SessionEvent:
         if not isinstance(data, SessionData):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise NotJsonError(f"{type(data).__name__} is not JSON: no event payload")
+            raise no_payload(data)
         kind = type_name(data)
         data = freeze(data, where=kind, mend=closing)
         check_marker(data, kind, surface)

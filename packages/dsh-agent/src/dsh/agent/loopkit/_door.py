@@ -44,9 +44,18 @@ def checked_source(source: MessageSource | None) -> MessageSource:
         The source to log.
 
     Raises:
+        AgentFault: Code `BAD_CONTENT`: it is no source.
         NotJsonError: It would not survive a JSON round trip.
     """
-    return UserSource() if source is None else freeze(source, where="source")
+    if source is None:
+        return UserSource()
+    if not isinstance(source, MessageSource):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise AgentFault(
+            f"source is a {type(source).__name__}",
+            code=AgentFault.BAD_CONTENT,
+            hint='say who it is with dsh.session.PluginSource("my-plugin")',
+        )
+    return freeze(source, where="source")
 
 
 def context_message(context: HookContext) -> ContextMessage:

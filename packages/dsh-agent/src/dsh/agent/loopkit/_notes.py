@@ -71,10 +71,17 @@ class Notes:
             The event as logged.
 
         Raises:
-            AgentFault: Code `BAD_CONTENT`: it is an event that stands in the history.
+            AgentFault: Code `BAD_CONTENT`: it is no payload of an event, or one that stands in the
+                history.
             NotJsonError: It would not survive a JSON round trip; nothing was logged.
             Exception: The log refused it. A turn made for it is closed all the same.
         """
+        if not isinstance(data, SessionData):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise AgentFault(
+                f"{data!r:.80} is no event payload",
+                code=AgentFault.BAD_CONTENT,
+                hint="record an instance of a class that derives from dsh.session.SessionData",
+            )
         if data.surface_eligible:
             raise AgentFault(
                 f"{data.event_type} is no log-only event",
