@@ -9,7 +9,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from dsh.core import App, Plugin, on
+from dsh.core import App, InvalidPluginError, Plugin, PluginConfig, on, settings
 from dsh.session import (
     SessionStore,
     StepStart,
@@ -388,3 +388,17 @@ async def test_a_session_that_could_not_be_stored_is_refused_at_once(
         assert bench.sessions.list() == ()
         with pytest.raises(AppendRefused):
             await bench.store.create(bench.header(id))
+
+
+async def test_a_store_without_the_settings_of_all_stores_is_told_what_to_derive() -> None:
+    class Own(PluginConfig):
+        folder: str = ""
+
+    body: dict[str, Any] = {"Config": Own, "config": settings(Own)}
+    forgetful = type("Forgetful", (MemoryPersistence,), body)
+
+    async with App() as app:
+        await app.mount(SessionStore).settled()
+        with pytest.raises(InvalidPluginError, match="all stores share") as refused:
+            await app.mount(forgetful).settled()
+        assert "BackedPersistence.Config" in (refused.value.hint or "")

@@ -293,8 +293,11 @@ def _class_definition(cls: type[Plugin]) -> PluginDef:
     if isinstance(cached, PluginDef):
         return cached
     if inspect.isabstract(cls):
+        left: frozenset[str] = getattr(cls, "__abstractmethods__", frozenset())
+        lacking = ", ".join(sorted(left))
         raise InvalidPluginError(
-            f"{cls.__name__} is abstract and cannot be mounted", hint="mount a provider of it"
+            f"{cls.__name__} is abstract and cannot be mounted: it lacks {lacking}",
+            hint="implement what it lacks, or mount a provider of it",
         )
     if issubclass(cls, Service) and not hasattr(cls, "service_key"):
         raise InvalidPluginError(

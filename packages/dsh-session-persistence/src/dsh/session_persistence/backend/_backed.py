@@ -13,7 +13,7 @@ import anyio.lowlevel
 import anyio.to_thread
 from pydantic import PositiveInt
 
-from dsh.core import NextStream, PluginConfig, inject, on, settings
+from dsh.core import InvalidPluginError, NextStream, PluginConfig, inject, on, settings
 from dsh.llm import StreamChunk
 from dsh.llm.events import LlmStream
 from dsh.session import AssistantChunk, Session, SessionEvent, SessionHeader, SessionStore
@@ -101,6 +101,13 @@ class BackedPersistence(SessionPersistence, ABC):
         """Take up the sessions that are live already."""
         self._owners: dict[str, LiveLog] = {}
         self._closing = True  # in case there is no backend
+        if not isinstance(self.config, BackedPersistence.Config):  # pyright: ignore[reportUnnecessaryIsInstance]
+            name = type(self).__name__
+            raise InvalidPluginError(
+                f"{name}.Config lacks the settings that all stores share",
+                hint=f"derive it: class Config(BackedPersistence.Config), and say "
+                f"config = settings(Config) in {name}",
+            )
         self._window = self.config.write_after_ms / 1000
         self._chunk_window = self.config.write_chunks_after_ms / 1000
         self._backend = self.make_backend()
