@@ -46,6 +46,15 @@ class RemoteBash(Bash):
     config = settings(Bash.Config)
 
 
+class StrictBash(Bash):
+    name = "bash-strict"
+
+    class Config(Bash.Config):
+        folder: str
+
+    config = settings(Config)
+
+
 class ToolBash(Plugin):
     name = "tool-bash"
     bash = inject(Bash)
@@ -118,6 +127,7 @@ WHEELS: dict[str, list[EntryPoint]] = {
     "local": LOCAL,
     "sandbox": SANDBOX,
     "remote": REMOTE,
+    "strict": provider(StrictBash, "acme-bash-strict"),
     "tools": TOOLS,
     "app": [APP_DEFAULTS],
     "spine": bundle(AgentCore, "dsh-spine"),

@@ -163,6 +163,20 @@ async def test_a_wrong_field_of_a_section_is_told(
             assert hint in str(caught.value.hint)
 
 
+@pytest.mark.parametrize(
+    ("section", "place"),
+    [({}, "settings of bash-strict"), ({"bash": {"timeout_ms": 7}}, "given to open_app")],
+)
+async def test_a_field_that_nobody_wrote_is_told_where_it_goes(
+    install: Install, section: dict[str, object], place: str
+) -> None:
+    with install("strict", "tools"), pytest.raises(ConfigKeyError) as caught:
+        async with open_app({**DEPLOYMENT, **section}):
+            pass
+    assert caught.value.path == "bash.strict.folder"
+    assert place in str(caught.value)
+
+
 async def test_a_row_can_be_the_provider(install: Install) -> None:
     deployment = {
         "bundle": None,

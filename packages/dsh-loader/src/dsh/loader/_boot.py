@@ -204,14 +204,18 @@ class Boot:
 
     def _section_path_of(self, key: str, provider: str, section: JsonObject) -> _PathOf:
         def path_of(location: KeyPath) -> tuple[str, str]:
-            for name in (provider, short_name(key, provider)):
+            short = short_name(key, provider)
+            path = (key, *location)
+            for name in (provider, short):
                 own = section.get(name)
                 if isinstance(own, dict) and location and location[0] in own:
                     path = (key, name, *location)
                     break
             else:
-                path = (key, *location)
-            return self._deployment.where(path), ".".join(path)
+                if location and location[0] not in section:  # nobody wrote it: it is missing
+                    path = (key, short, *location)
+            where = self._deployment.where(path) if section else f"settings of {provider}"
+            return where, ".".join(path)
 
         return path_of
 
