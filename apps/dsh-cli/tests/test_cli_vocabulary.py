@@ -13,9 +13,18 @@ from dsh.cli._exits import ERROR
 from dsh.cli._out import Err, Out
 from dsh.cli._outcome import report_outcome
 from dsh.cli._view import JsonView, TextView, View
-from dsh.llm import BlockEnd, ContentBlock, StreamChunk, TextBlock, TextDelta, UnknownBlock
+from dsh.llm import (
+    BlockEnd,
+    ContentBlock,
+    LlmFailure,
+    StreamChunk,
+    TextBlock,
+    TextDelta,
+    UnknownBlock,
+)
 from dsh.session import (
     AssistantChunk,
+    Failed,
     OtherReason,
     OtherTrigger,
     SessionData,
@@ -111,3 +120,13 @@ def test_a_reason_of_its_own_is_no_success(reason: TurnEndReason, message: str) 
     assert report.code is None
     assert report.text == "text"
     assert report.reason["kind"] == reason.kind
+
+
+def test_how_long_the_provider_asks_to_wait_is_told() -> None:
+    busy = Failed(1, "busy", "RATE_LIMIT", LlmFailure(429, 6500.0))
+    report = report_outcome(TurnOutcome(1, busy, "", None, None, None))
+    assert report.hint == "the provider asks to wait 7 s; then try again"
+    busy = Failed(1, "busy", "RATE_LIMIT", LlmFailure(429))
+    assert report_outcome(TurnOutcome(1, busy, "", None, None, None)).hint == (
+        "wait a moment and try again"
+    )

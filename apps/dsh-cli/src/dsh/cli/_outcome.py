@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -52,7 +53,7 @@ def report_outcome(outcome: TurnOutcome, text: str | None = None) -> Report:
         usage=outcome.usage,
         message=message,
         code=code,
-        hint=_HINTS.get(code or "") or _limit_hint(reason),
+        hint=_wait_hint(reason) or _HINTS.get(code or "") or _limit_hint(reason),
     )
 
 
@@ -99,6 +100,14 @@ def _detail(reason: OutcomeReason) -> str:
     if isinstance(reason, OtherReason):
         told = reason.data.get("message")
     return f": {told}" if isinstance(told, str) and told else ""
+
+
+def _wait_hint(reason: OutcomeReason) -> str | None:
+    """Return how long the provider asked to wait, if it did."""
+    failure = reason.failure if isinstance(reason, Failed) else None
+    if failure is None or failure.retry_after_ms is None:
+        return None
+    return f"the provider asks to wait {math.ceil(failure.retry_after_ms / 1000)} s; then try again"
 
 
 def _limit_hint(reason: OutcomeReason) -> str | None:

@@ -63,7 +63,7 @@ def _seam(kind: str, named: str | None) -> str | None:
     if key not in seams():
         raise UsageError(
             f"there is no template for a provider of {key!r}",
-            hint=f"--seam takes: {', '.join(seams())}",
+            hint=f"--seam takes: {', '.join(seams())}; for others follow docs/cookbook/README.md",
         )
     return key
 
