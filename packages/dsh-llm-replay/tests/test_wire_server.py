@@ -637,3 +637,13 @@ async def test_the_control_routes_read_the_record_and_open_gates() -> None:
         assert (await client.get(server.url + "/__wire__/what")).status_code == 404
     async with serving("success") as (server, client):
         assert (await client.get(server.url + "/__wire__/status")).status_code == 404
+
+
+async def test_another_wire_has_a_route_and_bytes_of_its_own() -> None:
+    hello = Behaviour("hello", (wire.Send(b"text Hel\n", 1), wire.Send(b"text lo\n", 1)))
+    script = [hello, hello.cut(after=1)]
+    async with WireServer(script, route="/say") as server, httpx.AsyncClient() as client:
+        assert (await ask(server, client, path="/v1/say")).body == b"text Hel\ntext lo\n"
+        assert (await ask(server, client, path="/v1/say")).body == b"text Hel\n"
+        assert (await ask(server, client)).status == 404
+        assert server.rejections[-1].reason.endswith("only POST .../say is served")

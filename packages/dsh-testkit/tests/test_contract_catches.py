@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import ClassVar
 
+import httpx
 import pytest
 
 from dsh.llm import (
@@ -348,3 +349,24 @@ async def test_a_store_whose_writes_come_late_is_caught() -> None:
     (case,) = [case for case in persistence_contract.CASES if case.name == "round-trip"]
     with pytest.raises(Exception, match="no stored session"):
         await case(WritesLate, {"disk": MemoryDisk()})
+
+
+class SpeaksAnotherWire(Wrapped):
+    """An adapter whose requests are no chat completions."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self.url = endpoint.url
+
+    async def stream(self, request: LlmRequest) -> Chunks:
+        async with httpx.AsyncClient() as client:
+            response = await client.post(f"{self.url}/say", json={"model": request.model})
+        raise LlmError(response.text, code=LlmError.SERVER)
+        yield  # a generator
+
+
+async def test_an_adapter_of_another_wire_is_told_that_the_suite_is_not_for_it() -> None:
+    case = llm_contract.CASES[0]
+    with pytest.raises(AssertionError, match="another wire is tested as") as told:
+        await case(SpeaksAnotherWire)
+    assert "asked POST /say" in str(told.value)

@@ -176,6 +176,7 @@ class Bench:
                         on_chunk(chunk)
         except Exception as raised:  # noqa: BLE001 - raising is one of the two ways to fail
             error = raised
+        self._check_wire()
         return self._judged(request, chunks, error)
 
     async def ask_for_failure(
@@ -226,6 +227,16 @@ class Bench:
         finish = finishes[0] if finishes else normalize_failure(error, aborted=aborted)
         self._check_secret(finish, error)
         return Answer(tuple(chunks), finish, error)
+
+    def _check_wire(self) -> None:
+        refused = self.server.rejections
+        if refused and not self.server.attempts:
+            last = refused[-1]
+            raise AssertionError(
+                f"the adapter asked {last.method} {last.path}, and the server of this suite, "
+                f"which speaks chat completions, refused it: {last.reason}; an adapter of "
+                "another wire is tested as docs/cookbook/adding-an-llm-adapter.md says"
+            )
 
     def _check_secret(self, finish: FinishReason, error: Exception | None) -> None:
         shown = [repr(finish)]

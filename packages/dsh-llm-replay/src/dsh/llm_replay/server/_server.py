@@ -36,6 +36,8 @@ class WireServer:
         host: The address to bind; IPv6 addresses work.
         port: The port, 0 for a free one.
         token: The bearer token requests must carry; None accepts any.
+        route: What the path of a request ends in; another one serves adapters of other wires, with
+            behaviours whose bytes are written by hand.
         repeat_last: Whether the last entry serves all requests after the end. Otherwise they get
             status 500 with code `MOCK_SCRIPT_EXHAUSTED`.
         seed: Seed of the generator behind random entries.
@@ -54,6 +56,7 @@ class WireServer:
         host: str = "127.0.0.1",
         port: int = 0,
         token: str | None = None,
+        route: str = "/chat/completions",
         repeat_last: bool = False,
         seed: int = 0,
         ssl_context: ssl.SSLContext | None = None,
@@ -66,6 +69,7 @@ class WireServer:
         self._host = host
         self._port = port
         self._token = token
+        self._route = route
         self._ssl = ssl_context
         self._start_listening = listening
         self._control = control
@@ -268,8 +272,8 @@ class WireServer:
 
     def _refusal(self, request: RawRequest, body: dict[str, Any] | None) -> tuple[int, str] | None:
         path = request.target.partition("?")[0]
-        if not path.endswith("/chat/completions"):
-            return 404, f"no route {path}, only POST .../chat/completions is served"
+        if not path.endswith(self._route):
+            return 404, f"no route {path}, only POST ...{self._route} is served"
         if request.method != "POST":
             return 405, f"{request.method} is not allowed, use POST"
         if self._token is not None and request.header("authorization") != f"Bearer {self._token}":
