@@ -151,7 +151,9 @@ async def a_new_session_has_a_new_revision(bench: StoreBench) -> None:
                 await other.store.remove("s")
                 await other.fill("s", again)
                 revision = await other.revision("s")
-                assert revision not in revisions
+                assert revision not in revisions, (
+                    f"revision {revision!r} was there before, and stands for other content now"
+                )
                 revisions.add(revision)
                 assert await one.revision("s") == revision
                 assert (await one.store.load("s")).events == again
