@@ -33,8 +33,9 @@ from dsh.core._events import (
 )
 from dsh.core._explain import Explanation, MissingService, MountReport
 from dsh.core._layers import AnonymousEntries, NamedEntries, ScopedLayers
+from dsh.core._lifecycle import MountState
 from dsh.core._logging import Failure, install_log_filter, logger_for
-from dsh.core._mount import Mount, MountState
+from dsh.core._mount import Mount
 from dsh.core._on import on
 from dsh.core._plugins import (
     Inject,

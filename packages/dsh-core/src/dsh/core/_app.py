@@ -15,8 +15,9 @@ from dsh.core._channels import Channel
 from dsh.core._context import Context
 from dsh.core._effects import Effect, MountEntry
 from dsh.core._events import Event
+from dsh.core._lifecycle import MountState
 from dsh.core._logging import Failure, log_failure
-from dsh.core._mount import Mount, MountState
+from dsh.core._mount import Mount
 from dsh.core._plugins import PluginDef, PluginLike, definition_of
 from dsh.core._scope import Scope, bind_parent, check_key, unbind_parent
 from dsh.core._services import ServiceTable
@@ -67,7 +68,7 @@ class App:
         self._token = 0
         self.root = Mount(self, _ROOT, None, None, None)
         """The mount everything else is mounted below."""
-        self.root._start_active()
+        self.root._lifecycle.start_active()
 
     # -- entering and leaving ----------------------------------------------------------------
 
@@ -110,13 +111,13 @@ class App:
                 await self.root.wait_state(MountState.DISPOSED)
         while True:
             for mount in tuple(self._mounts):
-                mount._interrupt_body()
+                mount._lifecycle.interrupt_body()
             # in turns: what goes away may have something else start, which is given up as well
             with anyio.move_on_after(1):
                 await self.root.wait_state(MountState.DISPOSED)
                 return
             for mount in (self.root, *self._mounts):
-                mount._rouse()
+                mount._lifecycle.rouse()
 
     async def reset(self) -> None:
         """Dispose everything mounted or registered at the root; the app stays usable."""
@@ -318,7 +319,7 @@ class App:
             self.services.depend(mount, key)
         self._publish(mount)
         if not mount.ending:
-            mount._refresh()
+            mount._lifecycle.refresh()
         return mount
 
     def _own(self, owner: Mount, mount: Mount) -> Effect:
@@ -368,7 +369,7 @@ class App:
             self._link_scope(key, parent)
         tagged = origin.derive(tag=key)
         mount = Mount(self, _SCOPE, origin.owner, tagged, None)
-        mount._start_active()
+        mount._lifecycle.start_active()
         effect = self._own(origin.owner, mount)
         self._scopes[key] = self._scopes.get(key, 0) + 1
         mount.ctx.defer(lambda: self._close_scope(key), "scope")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dsh.core._discovery import entry_points
-from dsh.core._mount import Mount, MountState
+from dsh.core._lifecycle import MountState
+from dsh.core._mount import Mount
 
 if TYPE_CHECKING:
     from dsh.core._app import App

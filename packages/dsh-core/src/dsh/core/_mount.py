@@ -1,62 +1,30 @@
-"""Mounts: live instances of plugins, driven towards the target their dependencies allow.
+"""Mounts: live instances of plugins, what others ask and want of one, and what it owns.
 
-Decisions are made synchronously (`_refresh` flips the visible state at once); execution happens in
-one driver task, which exists only while there is something to do. A load under way is never
-interrupted: the driver compares the target again when it has finished.
+The order in which a mount is undone is decided here (`_unwind`); when it is loaded and unloaded,
+by its `Lifecycle`.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
-import anyio.lowlevel
 
 from dsh.core._context import Context
 from dsh.core._effects import Effect
+from dsh.core._lifecycle import Lifecycle, MountState
 from dsh.core._logging import Failure
-from dsh.core._plugins import Plugin, PluginDef, Service, service_key
+from dsh.core._plugins import PluginDef, service_key
 from dsh.core._services import Impl, Label, Registration
-from dsh.core._tasks import failure_of, generator_body
-from dsh.core.errors import (
-    AbandonedError,
-    InactiveContextError,
-    InvalidEffectError,
-    InvalidPluginError,
-)
+from dsh.core.errors import InactiveContextError, InvalidPluginError
 
 if TYPE_CHECKING:
     from dsh.core._app import App
 
 
-class MountState(StrEnum):
-    """Where a mount is in its life."""
-
-    PENDING = "pending"
-    """Waits for a service it injects."""
-    LOADING = "loading"
-    """Starts; a start under way is never interrupted."""
-    ACTIVE = "active"
-    """Started; what it provides can be used."""
-    UNLOADING = "unloading"
-    """Withdraws its services, then undoes its effects, newest first."""
-    FAILED = "failed"
-    """Its start raised; a restart, an update or a change of its services tries again."""
-    DISPOSED = "disposed"
-    """The end; a disposed mount never comes back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What a mount is, or should be, loaded for."""
-
-    seq: int
-    tokens: tuple[int, ...]
+_ACCEPTING = frozenset({MountState.PENDING, MountState.ACTIVE})
 
 
 class Mount:
@@ -95,14 +63,7 @@ class Mount:
         self.impls: list[Registration] = []
         self.update_hooks: list[Callable[..., Any]] = []
         self._effects: dict[Effect, None] = {}
-        self._seq = 0
-        self._loaded: Target | None = None
-        self._failed: Target | None = None
-        self._ending = False
-        self._driving = False
-        self._drivers = 0
-        self._begun = 0
-        self._body: anyio.CancelScope | None = None
+        self._lifecycle = Lifecycle(self)
         self._change: anyio.Event | None = None
 
     # -- what others ask ---------------------------------------------------------------------
@@ -116,22 +77,22 @@ class Mount:
         """
         if self.state is MountState.LOADING:
             return True
-        return self.state in _ACCEPTING and not self._ending
+        return self.state in _ACCEPTING and not self.ending
 
     @property
     def _provides_now(self) -> bool:
         """Whether services provided here are visible to dependents."""
-        return self.state is MountState.ACTIVE and not self._ending
+        return self.state is MountState.ACTIVE and not self._lifecycle.ending
 
     @property
     def ending(self) -> bool:
         """Whether disposal has been requested."""
-        return self._ending
+        return self._lifecycle.ending
 
     @property
     def busy(self) -> bool:
         """Whether a transition is under way."""
-        return self._driving or self.state in _MOVING
+        return self._lifecycle.busy
 
     @property
     def effects(self) -> tuple[Effect, ...]:
@@ -175,6 +136,17 @@ class Mount:
         """Return the keys this mount waits for."""
         return [key for key in self.required if self._usable(key) is None]
 
+    def _usable(self, key: str) -> Impl | None:
+        impl = self.app.services.find(key, self.ctx.label(key))
+        if impl is None or not impl.available_to(self.ctx):
+            return None
+        return impl
+
+    def _hold_services(self) -> None:
+        """Keep the registrations there are now: the mount is loaded with these, whatever comes."""
+        found = {key: self.app.services.find(key, self.ctx.label(key)) for key in self.required}
+        self.store = {key: impl for key, impl in found.items() if impl is not None}
+
     # -- registration ------------------------------------------------------------------------
 
     def check_accepting(self, what: str) -> None:
@@ -205,7 +177,7 @@ class Mount:
             key = service if isinstance(service, str) else service_key(service)
             self.required.setdefault(key, service)
             self.app.services.depend(self, key)
-        self._refresh()
+        self._lifecycle.refresh()
 
     # -- lifecycle ---------------------------------------------------------------------------
 
@@ -239,7 +211,7 @@ class Mount:
 
     async def stopping(self) -> None:
         """Wait until what is loaded, or being loaded, is to be undone."""
-        while self.state in _RUNNING and self._desired() == self._loaded:
+        while self._lifecycle.is_wanted:
             await self._changed()
 
     async def restart(self) -> None:
@@ -254,12 +226,10 @@ class Mount:
     def request_restart(self) -> None:
         """Have the mount load again; also one that is loading now or has failed."""
         self._check_restartable("a restart")
-        self._seq += 1
-        self._refresh()
-        self._wake()
+        self._lifecycle.restart()
 
     def _check_restartable(self, what: str) -> None:
-        if self._ending:
+        if self.ending:
             raise InactiveContextError(what, self.name, self.state.value)
         if self.definition.target is None:
             raise InvalidPluginError(
@@ -297,12 +267,7 @@ class Mount:
 
     def request_dispose(self) -> None:
         """Have the mount disposed; safe anywhere, returns at once."""
-        if self._ending:
-            return
-        self._ending = True
-        self.app._mount_retired(self)
-        self._refresh()
-        self._wake()
+        self._lifecycle.end()
 
     async def dispose(self) -> None:
         """Dispose and wait for the end; every caller waits for the same end.
@@ -319,202 +284,13 @@ class Mount:
     def _fail(self, error: Exception, where: str) -> None:
         """Unload the plugin because something it runs has broken: `error`, while it did `where`."""
         self.report(error, where)
-        if self._loaded is not None and self.state in _RUNNING and not self._ending:
-            self.error = error
-            self._failed = self._loaded
-            self._refresh()
+        self._lifecycle.fail(error)
 
     def report(self, error: BaseException, where: str) -> None:
         """Report the contained failure `error` once; `where` is what the plugin was doing."""
         self.app.report(Failure(self.name, where, error))
 
-    # -- the target --------------------------------------------------------------------------
-
-    def _refresh(self) -> None:
-        """Recompute the target and, where it changed, flip the state and wake the driver."""
-        if self.state is MountState.DISPOSED:
-            return
-        want = self._desired()
-        if want == self._loaded:
-            return
-        if self.state is MountState.ACTIVE:
-            self._set_state(MountState.UNLOADING)
-        elif want is not None and self.state in _IDLE:
-            self._set_state(MountState.LOADING)
-        self._notify()
-        self._wake()
-
-    def _desired(self) -> Target | None:
-        if self._ending or (self._loaded is None and self._parent_leaving()):
-            return None
-        tokens: list[int] = []
-        for key in self.required:
-            impl = self._usable(key)
-            if impl is None:
-                return None
-            tokens.append(impl.token)
-        target = Target(self._seq, tuple(tokens))
-        # what has failed once is not tried again until a service, or the sequence number, changes
-        return None if target == self._failed else target
-
-    def _parent_leaving(self) -> bool:
-        node = self.parent
-        while node is not None:
-            if node.ending or node.state in (MountState.UNLOADING, MountState.DISPOSED):
-                return True
-            node = node.parent
-        return False
-
-    def _usable(self, key: str) -> Impl | None:
-        impl = self.app.services.find(key, self.ctx.label(key))
-        if impl is None or not impl.available_to(self.ctx):
-            return None
-        return impl
-
-    # -- the driver --------------------------------------------------------------------------
-
-    def _wake(self) -> None:
-        if not self._driving:
-            self._driving = True
-            self._drivers += 1
-            self.app._start_host(partial(self._drive, self._drivers), f"mount {self.name}", self)
-
-    def _rouse(self) -> None:
-        """Have what is left done by a new driver, if the one there was has been killed.
-
-        An event loop that closes over a KeyboardInterrupt cancels each task once, shields or not.
-        A driver it meets leaves its work half done; one that was about to begin never does.
-        """
-        if self._begun < self._drivers:
-            self._driving = False
-        if self.state is not MountState.DISPOSED:
-            self._wake()
-
-    async def _drive(self, number: int) -> None:
-        if number < self._drivers:
-            return  # taken for dead, it has been replaced
-        self._begun = number
-        try:
-            with anyio.CancelScope(shield=True):
-                await anyio.lowlevel.checkpoint()
-                while await self._step():
-                    pass
-        finally:
-            self._driving = False
-            self._notify()
-
-    async def _step(self) -> bool:
-        """Take one step towards the target; False when there is none to take."""
-        # loaded?  what is wanted            step
-        # yes      the same, not UNLOADING   none: at rest
-        # yes      anything else             unload, then look again
-        # no       the end                   undo what was registered while pending; DISPOSED
-        # no       a target                  load it
-        # no       nothing                   rest: FAILED with an error, else PENDING
-        want = self._desired()
-        if self._loaded is not None:
-            if want == self._loaded and self.state is not MountState.UNLOADING:
-                return False
-            await self._unload()
-        elif self._ending:
-            await self._unload()
-            self._mark_disposed()
-            return False
-        elif want is not None:
-            await self._load(want)
-        else:
-            self._settle_idle()
-            # who watches the state may have asked for something meanwhile
-            return self._ending or self._desired() is not None
-        return True
-
-    def _settle_idle(self) -> None:
-        if self._failed is not None and self._failed.seq != self._seq:
-            # the error is that of a start before the last restart or update
-            self.error = None
-        state = MountState.FAILED if self.error is not None else MountState.PENDING
-        self._set_state(state)
-
-    def _mark_disposed(self) -> None:
-        self.app.services.undepend(self)
-        self._set_state(MountState.DISPOSED)
-        self.app._mount_gone(self)
-
-    async def _load(self, target: Target) -> None:
-        self._set_state(MountState.LOADING)
-        found = {key: self.app.services.find(key, self.ctx.label(key)) for key in self.required}
-        self.store = {key: impl for key, impl in found.items() if impl is not None}
-        self._loaded = target
-        try:
-            self.config = self.definition.validate(self.raw_config)
-            with anyio.CancelScope() as self._body:
-                await self._run_body()
-            if self._body.cancelled_caught:
-                raise AbandonedError(f"the start of {self.name!r} was given up at shutdown")
-        except (Exception, SystemExit) as raised:  # noqa: BLE001 - it is this mount's alone
-            error = failure_of(raised)
-            self._failed = target
-            self.error = error
-            self.report(error, "start")
-            self._set_state(MountState.UNLOADING)
-            return
-        finally:
-            self._body = None
-        if self._failed != target:
-            # it is the failed one where something the start had set going has broken meanwhile
-            self.error = None
-        if self._desired() == target:
-            self._set_state(MountState.ACTIVE)
-            for registration in tuple(self.impls):
-                registration.notify()
-
-    async def _run_body(self) -> None:
-        result = self._begin()
-        if inspect.isasyncgen(result):
-            steps = cast("AsyncGenerator[object, None]", result)
-            await self.ctx.enter(generator_body(steps, self.name), label=f"body of {self.name}")
-            return
-        if inspect.isawaitable(result):
-            result = await cast("Awaitable[object]", result)
-        self._add_cleanup(result)
-
-    def _begin(self) -> object:
-        """Call the function, or make the instance and call its `start`."""
-        definition = self.definition
-        if not definition.is_class:
-            return definition.target(self.ctx, self.config)
-        instance = cast("type[Plugin]", definition.target)(self.ctx)
-        self.instance = instance
-        if isinstance(instance, Service):
-            self.ctx.provide(type(instance).service_type, instance)
-        for spec in definition.listeners:
-            spec.bind(self.ctx, instance)
-        return instance.start()
-
-    def _add_cleanup(self, result: object) -> None:
-        if result is None or isinstance(result, Effect):
-            return
-        if not callable(result):
-            raise InvalidEffectError(
-                f"the start of {self.name!r} returned {result!r}",
-                hint="return a cleanup callable or nothing",
-            )
-        self.ctx.defer(result)
-
-    def _interrupt_body(self) -> None:
-        """Cancel a start under way; only the shutdown of the app does this."""
-        if self._body is not None:
-            self._body.cancel()
-
-    async def _unload(self) -> None:
-        if self._loaded is not None or self._effects:
-            self._set_state(MountState.UNLOADING)
-        await self._unwind()
-        # what is left could not be waited for, and ends on its own
-        self._effects.clear()
-        self.store = {}
-        self.instance = None
-        self._loaded = None
+    # -- the end -----------------------------------------------------------------------------
 
     async def _unwind(self) -> None:
         """Withdraw services and wait for their consumers, then undo effects newest first."""
@@ -571,16 +347,5 @@ class Mount:
             self._change = anyio.Event()
         await self._change.wait()
 
-    def _start_active(self) -> None:
-        """Be active at once: a scope has nothing to load."""
-        self._loaded = Target(0, ())
-        self.state = MountState.ACTIVE
-
     def __repr__(self) -> str:
         return f"<Mount {self.name!r} {self.state.value}>"
-
-
-_ACCEPTING = frozenset({MountState.PENDING, MountState.ACTIVE})
-_MOVING = frozenset({MountState.LOADING, MountState.UNLOADING})
-_RUNNING = frozenset({MountState.LOADING, MountState.ACTIVE})
-_IDLE = frozenset({MountState.PENDING, MountState.FAILED})

@@ -178,7 +178,7 @@ class ServiceTable:
         """Have the dependents of a key in one realm recompute their target."""
         for mount in list(self._dependents.get(key, ())):
             if mount.ctx.label(key) == label:
-                mount._refresh()
+                mount._lifecycle.refresh()
 
     def depend(self, mount: Mount, key: str) -> None:
         """Index `mount` as a dependent of `key`."""
