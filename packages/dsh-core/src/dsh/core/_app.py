@@ -349,7 +349,7 @@ class App:
         """Forget a disposed mount."""
         self._mounts.pop(mount, None)
         if mount.entry is not None:
-            mount.entry.end()
+            mount.entry.discard()
 
     def _tell(self, observers: list[Any], where: str, *args: object) -> None:
         for fn in tuple(observers):

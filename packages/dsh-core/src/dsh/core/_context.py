@@ -12,7 +12,8 @@ from typing_extensions import TypeForm
 
 from dsh.core import _dispatch, _timers
 from dsh.core._channels import listen
-from dsh.core._effects import BackgroundTask, Cleanup, Effect, EffectBody
+from dsh.core._effect_bodies import BodyEffect, EffectBody
+from dsh.core._effects import BackgroundTask, Cleanup, Effect
 from dsh.core._events import (
     Emit,
     Event,
@@ -163,10 +164,11 @@ class Context:
             InactiveContextError: The owner is unloading, failed or disposed.
             InvalidEffectError: The body gave something that is no cleanup.
         """
-        effect = self._new_effect(label)
+        self.owner.check_accepting(label)
+        effect = BodyEffect(self.owner, label)
         # owned before its body runs: an unload that begins in there must see it
         self.owner._adopt(effect)
-        effect._run_body(body)
+        effect.run(body)
         return effect
 
     async def enter(self, manager: AbstractAsyncContextManager[T], label: str | None = None) -> T:
@@ -190,7 +192,7 @@ class Context:
 
         async def run() -> None:
             await resident.run()
-            effect.end()
+            effect.discard()
 
         self._run(effect, run)
         try:
@@ -224,7 +226,7 @@ class Context:
 
         async def run() -> None:
             await effect.host.run()
-            effect.end()
+            effect.discard()
             error = effect.host.done.error
             if error is not None and on_error == "fail":
                 self.owner._fail(error, effect.label)
@@ -334,7 +336,7 @@ class Context:
         try:
             self.app._start_host(fn, effect.label, effect)
         except AppStateError:
-            effect.end()
+            effect.discard()
             raise
 
     # -- services ----------------------------------------------------------------------------

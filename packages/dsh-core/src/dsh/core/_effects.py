@@ -1,20 +1,21 @@
 """Effects: reversible registrations. A composite is undone newest first, a mount by `Mount`.
 
 An effect belongs to the mount that made it until a composite takes it over by identity. Its
-cleanup runs exactly once; every caller of `dispose()` waits for that one run.
+cleanup runs exactly once; every caller of `dispose()` waits for that one run. How a function that
+gives cleanups is run is told in `_effect_bodies`.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import anyio
 
 from dsh.core._tasks import Host, failure_of
-from dsh.core._waits import current_work
+from dsh.core._waits import Work, current_work
 from dsh.core.errors import AbandonedError, InvalidEffectError
 
 if TYPE_CHECKING:
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
 
 Cleanup: TypeAlias = Callable[[], object]
 """A sync or async callable that undoes something."""
-
-Step: TypeAlias = "Cleanup | Effect | None"
-EffectBody: TypeAlias = Callable[
-    [],
-    "Step | Awaitable[Step] | Generator[Step, None, object] | AsyncGenerator[Step, None]",
-]
 
 
 class Effect:
@@ -38,12 +33,10 @@ class Effect:
     """
 
     __slots__ = (
-        "_awaited",
         "_cleanups",
+        "_disposed_event",
         "_disposing",
         "_holder",
-        "_over",
-        "_setup",
         "disposed",
         "label",
         "mount",
@@ -64,9 +57,7 @@ class Effect:
         self._cleanups: list[Cleanup | Effect] = []
         self._holder: Effect | None = None
         self._disposing = False
-        self._setup: Host | None = None
-        self._awaited = 0
-        self._over: anyio.Event | None = None
+        self._disposed_event: anyio.Event | None = None
 
     @property
     def name(self) -> str:
@@ -80,26 +71,20 @@ class Effect:
 
     @property
     def is_sync(self) -> bool:
-        """Whether the set-up is over and every cleanup is known to be synchronous."""
-        return (self._setup is None or self._setup.done.settled) and all(
+        """Whether every cleanup is known to be synchronous, and nothing is still being set up."""
+        return all(
             item.is_sync if isinstance(item, Effect) else not inspect.iscoroutinefunction(item)
             for item in self._cleanups
         )
-
-    # -- set-up ------------------------------------------------------------------------------
 
     def __await__(self) -> Generator[Any, Any, Effect]:
         return self._ready().__await__()
 
     async def _ready(self) -> Effect:
-        if self._setup is not None:
-            self._awaited += 1
-            try:
-                with self.mount.app.waits.waiting(self, for_end=False):
-                    await self._setup.done.wait()
-            finally:
-                self._awaited -= 1
+        """Wait for a set-up under way; here there is none."""
         return self
+
+    # -- what it undoes ----------------------------------------------------------------------
 
     def collect(self, step: object) -> None:
         """Add one cleanup; an `Effect` is moved here from wherever it was.
@@ -147,80 +132,6 @@ class Effect:
         self._release()
         self._holder = composite
 
-    def _run_body(self, body: EffectBody) -> None:
-        """Run `body` and collect what it gives; asynchronous bodies go on in a host task."""
-        try:
-            self._take(body())
-        except Exception:
-            self._roll_back()
-            raise
-
-    def _take(self, result: object) -> None:
-        if isinstance(result, Effect):
-            # an effect is awaitable itself; taken over, not awaited
-            self._add(result)
-        elif inspect.isgenerator(result):
-            self._iterate(cast("Generator[object, None, object]", result))
-        elif inspect.isawaitable(result):
-            self._host(self._await_body(cast("Awaitable[object]", result)))
-        elif inspect.isasyncgen(result):
-            self._host(self._iterate_body(cast("AsyncGenerator[object, None]", result)))
-        else:
-            self._add(result)
-
-    def _iterate(self, steps: Generator[object, None, object]) -> None:
-        try:
-            while True:
-                self._add(next(steps))
-        except StopIteration as stop:
-            self._add(stop.value)
-        finally:
-            steps.close()
-
-    async def _await_body(self, result: Awaitable[object]) -> None:
-        self._add(await result)
-
-    async def _iterate_body(self, steps: AsyncGenerator[object, None]) -> None:
-        try:
-            async for step in steps:
-                self._add(step)
-                if self._disposing or not self.mount.accepting:
-                    break
-        finally:
-            await steps.aclose()
-
-    def _host(self, setup: Awaitable[None]) -> None:
-        async def run() -> None:
-            try:
-                await setup
-            except Exception as error:
-                await self._fail_setup(error)
-                raise
-            finally:
-                if self.disposed:
-                    # given up meanwhile: what came too late is undone at once
-                    await self._undo_reporting()
-
-        self._setup = Host(run)
-        self.mount.app._start_host(self._setup.run, self.label, self)
-
-    async def _fail_setup(self, error: Exception) -> None:
-        if not self._awaited:
-            self.mount.report(error, f"set-up of {self.label}")
-        if not self._disposing:
-            self._disposing = True
-            await self._undo_reporting()
-
-    def _roll_back(self) -> None:
-        """Undo what a failing body had collected, waiting in a host task where needed."""
-        if not self.is_sync:
-            self.request_dispose()
-            return
-        try:
-            self.dispose_nowait()
-        except Exception as error:  # noqa: BLE001 - reported, the body's error went first
-            self.mount.report(error, f"rolling back {self.label}")
-
     # -- the end -----------------------------------------------------------------------------
 
     async def dispose(self) -> None:
@@ -242,7 +153,7 @@ class Effect:
             return
         with waits.waiting(self, shielded=True):
             self._disposing = True
-            errors = await self._undo()
+            errors = await self._run_cleanups()
         raise_all(f"cleanups of {self.label!r} failed", errors)
 
     def request_dispose(self) -> None:
@@ -272,49 +183,48 @@ class Effect:
         self._disposing = True
         errors: list[Exception] = []
         while self._cleanups:
-            self._undo_now(self._cleanups.pop(), errors)
+            self._run_cleanup_now(self._cleanups.pop(), errors)
         self._mark_disposed()
         raise_all(f"cleanups of {self.label!r} failed", errors)
 
-    def end(self) -> None:
+    def discard(self) -> None:
         """Forget the effect without running its cleanup: what it undoes is over already."""
         if not self._disposing:
             self._disposing = True
             self._cleanups.clear()
             self._mark_disposed()
 
-    async def _undo(self) -> list[Exception]:
+    async def _run_cleanups(self) -> list[Exception]:
         errors: list[Exception] = []
-        # a failing set-up undoes itself, and cannot wait for itself
-        inside = current_work.get() is self
+        caller = current_work.get()
         # a cleanup that waits for this effect, or for what holds it, is then seen to be a cycle
         outer = current_work.set(self)
         try:
             with anyio.CancelScope(shield=True):
-                if self._setup is not None and not inside:
-                    await self._bounded(self._setup.done.settle, errors)
-                    self._setup.cancel()
-                await self._undo_parts(errors)
+                await self._end_setup(caller, errors)
+                while self._cleanups:
+                    await self._run_cleanup(self._cleanups.pop(), errors)
         except BaseException:
             # no shield stops an interrupt or a native cancellation: the rest goes on elsewhere
-            self.mount.app._start_host(self._undo_reporting, self.label, None)
+            self.mount.app._start_host(self._run_cleanups_reporting, self.label, None)
             raise
         finally:
             current_work.reset(outer)
         self._mark_disposed()
         return errors
 
-    async def _undo_reporting(self) -> None:
-        for error in await self._undo():
+    async def _run_cleanups_reporting(self) -> None:
+        for error in await self._run_cleanups():
             self.mount.report(error, f"cleanup of {self.label}")
 
-    async def _undo_parts(self, errors: list[Exception]) -> None:
-        while self._cleanups:
-            item = self._cleanups.pop()
-            if isinstance(item, Effect):
-                await self._dispose_child(item, errors)
-            else:
-                await self._bounded(item, errors)
+    async def _end_setup(self, caller: Work | None, errors: list[Exception]) -> None:
+        """Wait for a set-up under way, which `caller` may be itself; here there is none."""
+
+    async def _run_cleanup(self, item: Cleanup | Effect, errors: list[Exception]) -> None:
+        if isinstance(item, Effect):
+            await self._dispose_child(item, errors)
+        else:
+            await self._run_bounded(item, errors)
 
     async def _dispose_child(self, child: Effect, errors: list[Exception]) -> None:
         await _collect(child.dispose, errors)
@@ -323,7 +233,7 @@ class Effect:
             child._move_out()
             child.request_dispose()
 
-    async def _bounded(self, cleanup: Cleanup, errors: list[Exception]) -> None:
+    async def _run_bounded(self, cleanup: Cleanup, errors: list[Exception]) -> None:
         """Run one cleanup within the teardown grace; give up what takes longer."""
         grace = math.inf if self.patient else self.mount.app.teardown_grace_s
         with anyio.move_on_after(grace) as scope:
@@ -335,14 +245,14 @@ class Effect:
                 )
             )
 
-    def _undo_now(self, item: Cleanup | Effect, errors: list[Exception]) -> None:
+    def _run_cleanup_now(self, item: Cleanup | Effect, errors: list[Exception]) -> None:
         try:
             if isinstance(item, Effect):
                 item.dispose_nowait()
                 return
             result = item()
             if inspect.isawaitable(result):
-                self._finish_late(cast("Awaitable[object]", result))
+                self._run_cleanup_late(cast("Awaitable[object]", result))
                 raise InvalidEffectError(
                     f"a cleanup of {self.label!r} turned out to be asynchronous and goes on in "
                     "the background",
@@ -351,21 +261,21 @@ class Effect:
         except Exception as error:  # noqa: BLE001 - one failing cleanup strands nothing
             errors.append(error)
 
-    def _finish_late(self, cleanup: Awaitable[object]) -> None:
+    def _run_cleanup_late(self, cleanup: Awaitable[object]) -> None:
         late = Effect(self.mount, self.label)
         late.collect(lambda: cleanup)
         late.request_dispose()
 
     async def _wait_disposed(self) -> None:
-        if self._over is None:
-            self._over = anyio.Event()
-        await self._over.wait()
+        if self._disposed_event is None:
+            self._disposed_event = anyio.Event()
+        await self._disposed_event.wait()
 
     def _mark_disposed(self) -> None:
         self.disposed = True
         self._release()
-        if self._over is not None:
-            self._over.set()
+        if self._disposed_event is not None:
+            self._disposed_event.set()
 
     # -- ownership ---------------------------------------------------------------------------
 

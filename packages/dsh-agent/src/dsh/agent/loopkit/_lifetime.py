@@ -255,7 +255,7 @@ class Lifetime(Owned):
 
     def _release(self) -> None:
         self._loop.owned.discard(self._owner.owner, self)
-        self._owned.end()
+        self._owned.discard()
 
 
 _STUCK: Final = (
