@@ -13,8 +13,8 @@ from dsh.core._scope import scope_chain
 from dsh.core.errors import EventModeError
 
 if TYPE_CHECKING:
-    from dsh.core._context import Context
     from dsh.core._effects import Effect
+    from dsh.core._place import Place
 
 
 _CACHED_AUDIENCES: Final = 1024
@@ -26,7 +26,7 @@ class Listener:
 
     __slots__ = ("call", "ctx", "everyone", "live")
 
-    def __init__(self, ctx: Context, fn: Callable[..., Any], everyone: bool) -> None:
+    def __init__(self, ctx: Place, fn: Callable[..., Any], everyone: bool) -> None:
         self.ctx = ctx
         self.call = fn
         self.everyone = everyone
@@ -68,7 +68,7 @@ class Channel:
         """Drop the cached audiences: who listens, or which scopes there are, has changed."""
         self._cache.clear()
 
-    def audience(self, ctx: Context, key: object) -> tuple[Listener, ...]:
+    def audience(self, ctx: Place, key: object) -> tuple[Listener, ...]:
         """Return who hears a dispatch by `ctx` about `key`."""
         label = ctx.label(self.realm) if ctx.isolated and self.realm is not None else None
         # a scope key is never a tuple, so the two forms cannot meet
@@ -156,7 +156,7 @@ def check_listener(event: type[Event], fn: Callable[..., Any]) -> None:
 
 
 def listen(
-    ctx: Context,
+    ctx: Place,
     event: type[Event],
     fn: Callable[..., Any],
     prepend: bool,

@@ -2,69 +2,36 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from anyio.streams.memory import MemoryObjectReceiveStream
 from typing_extensions import TypeForm
 
-from dsh.core import _dispatch, _timers
-from dsh.core._channels import listen
-from dsh.core._effect_bodies import BodyEffect, EffectBody
-from dsh.core._effects import BackgroundTask, Cleanup, Effect
-from dsh.core._events import (
-    Emit,
-    Event,
-    Next,
-    NextStream,
-    Parallel,
-    Serial,
-    StreamWaterfall,
-    Waterfall,
-)
-from dsh.core._plugins import PluginLike, function_definition, service_key
-from dsh.core._services import Impl, Label, Predicate, Registration, type_name
-from dsh.core._subscribe import subscribe
+from dsh.core import _timers
+from dsh.core._context_events import EventMethods
+from dsh.core._effects import BackgroundTask, Effect
+from dsh.core._plugins import PluginLike, function_definition, key_of, service_key
+from dsh.core._reading import read
+from dsh.core._services import Impl, Predicate, Registration
 from dsh.core._tasks import Resident
-from dsh.core.errors import AppStateError, MissingServiceError
+from dsh.core.errors import AppStateError
 
 if TYPE_CHECKING:
-    from dsh.core._app import App
     from dsh.core._mount import Mount
     from dsh.core._scope import Scope
 
 T = TypeVar("T")
-R = TypeVar("R")
-EmitT = TypeVar("EmitT", bound=Emit)
-ParallelT = TypeVar("ParallelT", bound=Parallel)
-StreamT = TypeVar("StreamT", bound="StreamWaterfall[Any]")
-WaterfallT = TypeVar("WaterfallT", bound="Waterfall[Any]")
-
-Audience = Literal["scoped", "all"]
 
 
-class Context:
+class Context(EventMethods):
     """Where a plugin stands: who owns what it registers, and which services it sees.
 
     Contexts form a tree. A derived context may resolve a service in another realm (`isolate`) or
     belong to a scope (`scope`); everything else it takes from its parent, live.
     """
 
-    __slots__ = ("__weakref__", "_labels", "app", "isolated", "owner", "parent", "tag")
-
-    def __init__(
-        self, app: App, parent: Context | None, owner: Mount, tag: object, labels: dict[str, Label]
-    ) -> None:
-        self.app = app
-        self.parent = parent
-        self.owner = owner
-        """The mount that owns what is registered through this context."""
-        self.tag = tag
-        self._labels = labels
-        self.isolated: bool = bool(labels) or (parent is not None and parent.isolated)
-        """Whether any service resolves in another realm than the root's."""
+    __slots__ = ()
 
     def derive(self, *, owner: Mount | None = None, tag: object = None) -> Context:
         """Return a child context, of another mount or in another scope where given.
@@ -84,18 +51,8 @@ class Context:
             service: The class that declared the key, or the key itself.
             label: Name of a realm to share with other contexts; a fresh private one if omitted.
         """
-        labels = {_key(service): object() if label is None else label}
+        labels = {key_of(service): object() if label is None else label}
         return Context(self.app, self, self.owner, self.tag, labels)
-
-    def label(self, key: str) -> Label:
-        """Return the realm in which this context resolves `key`; None is the root realm."""
-        # most contexts are in the root realm throughout; they answer without a walk
-        node: Context | None = self if self.isolated else None
-        while node is not None:
-            if key in node._labels:
-                return node._labels[key]
-            node = node.parent
-        return None
 
     # -- plugins and effects -----------------------------------------------------------------
 
@@ -131,45 +88,6 @@ class Context:
         """
         definition = function_definition(lambda ctx, _: body(ctx), name, services, None)
         return self.app._mount_at(self, definition, None)
-
-    def defer(self, fn: Cleanup, label: str | None = None) -> Effect:
-        """Register a sync or async callable to run when the owner is unloaded.
-
-        Args:
-            fn: The cleanup, without arguments.
-            label: Name for diagnosis; made from the name of `fn` by default.
-
-        Returns:
-            The registration; disposing it runs `fn` now.
-        """
-        effect = self._new_effect(label or f"defer {getattr(fn, '__name__', 'cleanup')}")
-        effect.collect(fn)
-        self.owner._adopt(effect)
-        return effect
-
-    def effect(self, body: EffectBody, label: str = "effect") -> Effect:
-        """Run `body` and register what it gives as one reversible effect.
-
-        A body returns a cleanup, an `Effect` or nothing, or yields several; asynchronous bodies go
-        on in a task of the kernel, and awaiting the effect waits for them.
-
-        Args:
-            body: A function without arguments; see above.
-            label: Name for diagnosis.
-
-        Returns:
-            The effect. Disposing it runs the cleanups, newest first.
-
-        Raises:
-            InactiveContextError: The owner is unloading, failed or disposed.
-            InvalidEffectError: The body gave something that is no cleanup.
-        """
-        self.owner.check_accepting(label)
-        effect = BodyEffect(self.owner, label)
-        # owned before its body runs: an unload that begins in there must see it
-        self.owner._adopt(effect)
-        effect.run(body)
-        return effect
 
     async def enter(self, manager: AbstractAsyncContextManager[T], label: str | None = None) -> T:
         """Enter an async context manager in a task of its own; it is left at unload.
@@ -302,15 +220,6 @@ class Context:
         """
         return _timers.throttle(self, seconds, fn)
 
-    def report(self, error: BaseException, where: str) -> None:
-        """Report a contained failure once, under the owner's name.
-
-        Args:
-            error: What was raised.
-            where: What the code was doing, for the log.
-        """
-        self.owner.report(error, where)
-
     def scope(self, key: object, parent: object | None = None) -> Scope:
         """Open a scope: a context whose registrations are seen for `key` alone.
 
@@ -325,10 +234,6 @@ class Context:
             ScopeError: The key is not usable, or the parent link would form a cycle.
         """
         return self.app._open_scope(self, key, parent)
-
-    def _new_effect(self, label: str) -> Effect:
-        self.owner.check_accepting(label)
-        return Effect(self.owner, label)
 
     def _run(self, effect: Effect, fn: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Own `effect`, and run the task that ends it."""
@@ -382,7 +287,7 @@ class Context:
             service: The class that declared the key, or the key itself.
             strict: Only a provider that has finished its start counts.
         """
-        key = _key(service)
+        key = key_of(service)
         impl = self.app.services.find(key, self.label(key))
         if impl is None or (strict and not impl.mount._provides_now):
             return None
@@ -398,205 +303,4 @@ class Context:
         Raises:
             MissingServiceError: It is not declared, or injected and not active.
         """
-        key = _key(service)
-        mount: Mount | None = self.owner
-        label = self.label(key)
-        while mount is not None:
-            # 1. what a mount, or one it was mounted below, injects or provides itself
-            impl = mount._readable(key, label)
-            if impl is not None:
-                return impl.value
-            if mount.injects(key) and mount.ctx.label(key) == label:
-                raise self._missing(key, "inactive", service)
-            parent = mount.parent
-            if parent is not None and parent.ctx.label(key) != mount.ctx.label(key):
-                break  # 2. no further up than the border of the realm
-            mount = parent
-        impl = self.app.services.find(key, label)
-        if impl is not None and impl.mount is self.app.root:
-            return impl.value  # 3. what the root provides in that realm
-        # the root declares nothing and may read everything
-        raise self._missing(
-            key, "inactive" if self.owner is self.app.root else "undeclared", service
-        )
-
-    def _missing(
-        self, key: str, reason: Literal["undeclared", "inactive"], service: Any
-    ) -> MissingServiceError:
-        return MissingServiceError(key, self.owner.name, reason, type_name(service))
-
-    # -- events ------------------------------------------------------------------------------
-
-    @overload
-    def on(
-        self,
-        event: type[EmitT],
-        fn: Callable[[EmitT], None],
-        *,
-        prepend: bool = False,
-        audience: Audience = "scoped",
-    ) -> Effect: ...
-    @overload
-    def on(
-        self,
-        event: type[ParallelT],
-        fn: Callable[[ParallelT], Awaitable[None]],
-        *,
-        prepend: bool = False,
-        audience: Audience = "scoped",
-    ) -> Effect: ...
-    @overload
-    def on(
-        self,
-        event: type[Serial[R]],
-        fn: Callable[[Any], Awaitable[R | None]],
-        *,
-        prepend: bool = False,
-        audience: Audience = "scoped",
-    ) -> Effect: ...
-    @overload
-    def on(
-        self,
-        event: type[Waterfall[R]],
-        fn: Callable[[Any, Next[R]], Awaitable[R]],
-        *,
-        prepend: bool = False,
-        audience: Audience = "scoped",
-    ) -> Effect: ...
-    @overload
-    def on(
-        self,
-        event: type[StreamWaterfall[T]],
-        fn: Callable[[Any, NextStream[T]], AsyncGenerator[T, None]],
-        *,
-        prepend: bool = False,
-        audience: Audience = "scoped",
-    ) -> Effect: ...
-    def on(
-        self,
-        event: type[Event],
-        fn: Callable[..., Any],
-        *,
-        prepend: bool = False,
-        audience: Audience = "scoped",
-    ) -> Effect:
-        """Listen to an event for as long as the owner is loaded.
-
-        Args:
-            event: The event class; its base is the mode.
-            fn: The listener, in the shape that mode asks for.
-            prepend: Be first, which in a waterfall is outermost.
-            audience: `all` also hears dispatches about other scopes.
-
-        Returns:
-            The registration; disposing it ends the listening.
-
-        Raises:
-            EventModeError: The function does not suit the mode.
-            InactiveContextError: The owner is unloading, failed or disposed.
-        """
-        return listen(self, event, fn, prepend, audience, once=False)
-
-    def once(
-        self,
-        event: type[Event],
-        fn: Callable[..., Any],
-        *,
-        prepend: bool = False,
-        audience: Audience = "scoped",
-    ) -> Effect:
-        """Listen to the next dispatch only; removed before the listener runs.
-
-        Args:
-            event: The event class; its base is the mode.
-            fn: The listener, in the shape that mode asks for.
-            prepend: Be first, which in a waterfall is outermost.
-            audience: As for `on`.
-
-        Returns:
-            The registration; disposing it before the dispatch ends the listening.
-
-        Raises:
-            EventModeError: The function does not suit the mode.
-            InactiveContextError: The owner is unloading, failed or disposed.
-        """
-        return listen(self, event, fn, prepend, audience, once=True)
-
-    def subscribe(
-        self, event: type[EmitT], buffer: float = math.inf, *, audience: Audience = "scoped"
-    ) -> MemoryObjectReceiveStream[EmitT]:
-        """Return a stream of the event, for observers that must await.
-
-        It ends with the owner. Closing it unsubscribes; like every stream of anyio it wants to be
-        closed, `with ctx.subscribe(...) as events`.
-
-        Args:
-            event: An `Emit` event class.
-            buffer: How many events may wait; further ones are dropped, and the first of a run of
-                drops is reported.
-            audience: As for `on`.
-        """
-        return subscribe(self, event, buffer, audience)
-
-    def emit(self, event: Emit) -> None:
-        """Tell every listener, in order.
-
-        Args:
-            event: The event; its class says whether a listener that raises reaches the caller.
-        """
-        _dispatch.emit(self, event)
-
-    async def parallel(self, event: Parallel) -> None:
-        """Run every listener concurrently and wait for all.
-
-        Args:
-            event: The event.
-
-        Raises:
-            ExceptionGroup: Every failure, always as a group.
-        """
-        await _dispatch.parallel(self, event)
-
-    async def serial(self, event: Serial[R]) -> R | None:
-        """Ask listeners one by one; the first result that is not None wins.
-
-        Args:
-            event: The event.
-
-        Returns:
-            That result, or None when no listener gave one.
-        """
-        return await _dispatch.serial(self, event)
-
-    async def waterfall(self, event: Waterfall[R], default: Callable[[Any], Awaitable[R]]) -> R:
-        """Run listeners around `default`, the first registered outermost.
-
-        Args:
-            event: The event.
-            default: The innermost behaviour, given the event that reached it.
-
-        Returns:
-            What the outermost listener returned, or the default without any.
-        """
-        return await _dispatch.waterfall(self, event, default)
-
-    def stream(
-        self, event: StreamWaterfall[T], default: Callable[[Any], AsyncGenerator[T, None]]
-    ) -> AsyncGenerator[T, None]:
-        """Run listeners around a stream; closing the result closes every inner stream.
-
-        Args:
-            event: The event.
-            default: The innermost stream, given the event that reached it.
-
-        Returns:
-            The outermost stream, not begun; consume it inside `aclosing`.
-        """
-        return _dispatch.stream(self, event, default)
-
-    def __repr__(self) -> str:
-        return f"<Context of {self.owner.name!r}>"
-
-
-def _key(service: Any) -> str:
-    return service if isinstance(service, str) else service_key(service)
+        return read(self, service)

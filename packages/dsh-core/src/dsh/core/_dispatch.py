@@ -26,13 +26,13 @@ from dsh.core.errors import AbandonedError, EventModeError
 if TYPE_CHECKING:
     from dsh.core._app import App
     from dsh.core._channels import Channel, Listener
-    from dsh.core._context import Context
+    from dsh.core._place import Place
 
 R = TypeVar("R")
 T = TypeVar("T")
 
 
-def _open(ctx: Context, event: Event, mode: Mode) -> tuple[Channel, tuple[Listener, ...]]:
+def _open(ctx: Place, event: Event, mode: Mode) -> tuple[Channel, tuple[Listener, ...]]:
     app: App = ctx.app
     channel = app.channels.get(type(event))
     if channel is None:
@@ -48,7 +48,7 @@ def _open(ctx: Context, event: Event, mode: Mode) -> tuple[Channel, tuple[Listen
     return channel, channel.audience(ctx, key)
 
 
-def emit(ctx: Context, event: Event) -> None:
+def emit(ctx: Place, event: Event) -> None:
     """Tell every listener, in order."""
     channel, listeners = _open(ctx, event, "emit")
     for listener in listeners:
@@ -61,7 +61,7 @@ def emit(ctx: Context, event: Event) -> None:
                 listener.ctx.report(error, f"listener of {channel.name}")
 
 
-async def parallel(ctx: Context, event: Event) -> None:
+async def parallel(ctx: Place, event: Event) -> None:
     """Run every listener concurrently; raise all failures as one group."""
     channel, listeners = _open(ctx, event, "parallel")
     errors: list[Exception] = []
@@ -83,7 +83,7 @@ async def parallel(ctx: Context, event: Event) -> None:
         raise ExceptionGroup(f"listeners of {channel.name!r} failed", errors)
 
 
-async def serial(ctx: Context, event: Serial[R]) -> R | None:
+async def serial(ctx: Place, event: Serial[R]) -> R | None:
     """Ask listeners one by one; the first result that is not None wins."""
     _, listeners = _open(ctx, event, "serial")
     for listener in listeners:
@@ -94,7 +94,7 @@ async def serial(ctx: Context, event: Serial[R]) -> R | None:
 
 
 def waterfall(
-    ctx: Context, event: Waterfall[R], default: Callable[[Any], Awaitable[R]]
+    ctx: Place, event: Waterfall[R], default: Callable[[Any], Awaitable[R]]
 ) -> Awaitable[R]:
     """Run the listeners around `default`."""
     _, listeners = _open(ctx, event, "waterfall")
@@ -102,7 +102,7 @@ def waterfall(
 
 
 def stream(
-    ctx: Context, event: StreamWaterfall[T], default: Callable[[Any], AsyncGenerator[T, None]]
+    ctx: Place, event: StreamWaterfall[T], default: Callable[[Any], AsyncGenerator[T, None]]
 ) -> AsyncGenerator[T, None]:
     """Run the listeners around the stream of `default`."""
     channel, listeners = _open(ctx, event, "stream")
@@ -112,7 +112,7 @@ def stream(
 
 
 async def _closing(
-    ctx: Context,
+    ctx: Place,
     channel: Channel,
     listeners: tuple[Listener, ...],
     event: Event,

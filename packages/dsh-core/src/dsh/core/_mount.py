@@ -16,8 +16,8 @@ from dsh.core._context import Context
 from dsh.core._effects import Effect
 from dsh.core._lifecycle import Lifecycle, MountState
 from dsh.core._logging import Failure
-from dsh.core._plugins import PluginDef, service_key
-from dsh.core._services import Impl, Label, Registration
+from dsh.core._plugins import PluginDef, key_of
+from dsh.core._services import Impl, Registration
 from dsh.core.errors import InactiveContextError, InvalidPluginError
 
 if TYPE_CHECKING:
@@ -117,21 +117,6 @@ class Mount:
         """Whether this mount declares that it uses `key`, optionally or not."""
         return key in self.required or key in self.definition.injects
 
-    def _readable(self, key: str, label: Label) -> Impl | None:
-        """Return what this mount may read under `key` in a realm: injected, or its own."""
-        impl = self.store.get(key)
-        if impl is None and self.injects(key) and key not in self.required:
-            impl = self.app.services.find(key, label)
-            if impl is not None and not impl.mount._provides_now:
-                impl = None
-        if impl is not None and impl.label == label:
-            return impl
-        for registration in self.impls:
-            own = registration.impl
-            if own.key == key and own.label == label and not own.withdrawn:
-                return own
-        return None
-
     def missing(self) -> list[str]:
         """Return the keys this mount waits for."""
         return [key for key in self.required if self._usable(key) is None]
@@ -174,7 +159,7 @@ class Mount:
         if self.state is MountState.DISPOSED:
             return
         for service in services:
-            key = service if isinstance(service, str) else service_key(service)
+            key = key_of(service)
             self.required.setdefault(key, service)
             self.app.services.depend(self, key)
         self._lifecycle.refresh()

@@ -191,6 +191,11 @@ def service_key(service: Any) -> str:
     raise TypeError(f"{service!r} declares no service key")
 
 
+def key_of(service: Any) -> str:
+    """Return the key of what may be a key already, or the class that declares it."""
+    return service if isinstance(service, str) else service_key(service)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class PluginDef:
     """The identity of a plugin: read once from its class or function, shared by every mount."""

@@ -12,12 +12,12 @@ from dsh.core._channels import listen
 from dsh.core.errors import EventModeError
 
 if TYPE_CHECKING:
-    from dsh.core._context import Context
     from dsh.core._events import Event
+    from dsh.core._place import Place
 
 
 def subscribe(
-    ctx: Context, event: type[Event], buffer: float, audience: Literal["scoped", "all"]
+    ctx: Place, event: type[Event], buffer: float, audience: Literal["scoped", "all"]
 ) -> MemoryObjectReceiveStream[Any]:
     """Return a stream fed by a listener; it ends with the owner."""
     if event.event_mode != "emit":
