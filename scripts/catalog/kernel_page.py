@@ -47,7 +47,7 @@ CHAPTERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 _INTERNAL_TEXT = {
     "App": "channel has_scope",
-    "Context": "derive label",
+    "Context": "derive realm_of",
     "Effect": "discard collect",
     "Mount": "check_accepting wait_state accepting busy store entry background",
     "Registration": "impl",

@@ -447,7 +447,7 @@ class World:
                 expected = MountState.PENDING if mount.missing() else MountState.ACTIVE
             assert mount.state is expected
             for key, impl in mount.store.items():
-                assert self.app.services.find(key, mount.ctx.label(key)) is impl
+                assert self.app.services.find(key, mount.ctx.realm_of(key)) is impl
         self.check_errors()
 
     def check_errors(self) -> None:

@@ -11,7 +11,7 @@ import anyio
 from anyio.abc import TaskGroup
 from typing_extensions import TypeForm
 
-from dsh.core._channels import Channel
+from dsh.core._audience import Channel
 from dsh.core._context import Context
 from dsh.core._effects import Effect, MountEntry
 from dsh.core._events import Event
@@ -367,8 +367,8 @@ class App:
         if parent is not None:
             check_key(parent)
             self._link_scope(key, parent)
-        tagged = origin.derive(tag=key)
-        mount = Mount(self, _SCOPE, origin.owner, tagged, None)
+        place = origin.derive(scope_key=key)
+        mount = Mount(self, _SCOPE, origin.owner, place, None)
         mount._lifecycle.start_active()
         effect = self._own(origin.owner, mount)
         self._scopes[key] = self._scopes.get(key, 0) + 1

@@ -33,15 +33,15 @@ class Context(EventMethods):
 
     __slots__ = ()
 
-    def derive(self, *, owner: Mount | None = None, tag: object = None) -> Context:
+    def derive(self, *, owner: Mount | None = None, scope_key: object = None) -> Context:
         """Return a child context, of another mount or in another scope where given.
 
         Args:
             owner: Mount that owns what is registered through the child; this context's own by
                 default.
-            tag: Scope key of the child; this context's own by default.
+            scope_key: Scope key of the child; this context's own by default.
         """
-        scope = self.tag if tag is None else tag
+        scope = self.scope_key if scope_key is None else scope_key
         return Context(self.app, self, self.owner if owner is None else owner, scope, {})
 
     def isolate(self, service: Any, label: str | None = None) -> Context:
@@ -51,8 +51,8 @@ class Context(EventMethods):
             service: The class that declared the key, or the key itself.
             label: Name of a realm to share with other contexts; a fresh private one if omitted.
         """
-        labels = {key_of(service): object() if label is None else label}
-        return Context(self.app, self, self.owner, self.tag, labels)
+        realms = {key_of(service): object() if label is None else label}
+        return Context(self.app, self, self.owner, self.scope_key, realms)
 
     # -- plugins and effects -----------------------------------------------------------------
 
@@ -267,7 +267,7 @@ class Context(EventMethods):
         mount = self.owner
         key = service_key(service)
         mount.check_accepting(f"service {key!r}")
-        impl = Impl(service, self.label(key), value, mount, check)
+        impl = Impl(service, self.realm_of(key), value, mount, check)
         self.app.services.add(impl)
         registration = Registration(mount, impl)
         mount._adopt(registration)
@@ -288,7 +288,7 @@ class Context(EventMethods):
             strict: Only a provider that has finished its start counts.
         """
         key = key_of(service)
-        impl = self.app.services.find(key, self.label(key))
+        impl = self.app.services.find(key, self.realm_of(key))
         if impl is None or (strict and not impl.mount._provides_now):
             return None
         return impl.value

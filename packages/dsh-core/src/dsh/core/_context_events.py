@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dsh.core import _dispatch
-from dsh.core._channels import listen
+from dsh.core._audience import Audience, listen
 from dsh.core._effects import Effect
 from dsh.core._events import (
     Emit,
@@ -30,8 +30,6 @@ EmitT = TypeVar("EmitT", bound=Emit)
 ParallelT = TypeVar("ParallelT", bound=Parallel)
 StreamT = TypeVar("StreamT", bound="StreamWaterfall[Any]")
 WaterfallT = TypeVar("WaterfallT", bound="Waterfall[Any]")
-
-Audience = Literal["scoped", "all"]
 
 
 class EventMethods(Place):

@@ -25,7 +25,7 @@ from dsh.core.errors import AbandonedError, EventModeError
 
 if TYPE_CHECKING:
     from dsh.core._app import App
-    from dsh.core._channels import Channel, Listener
+    from dsh.core._audience import Channel, Listener
     from dsh.core._place import Place
 
 R = TypeVar("R")

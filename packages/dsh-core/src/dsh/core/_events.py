@@ -35,7 +35,7 @@ from dsh.core._plugins import service_key
 from dsh.core.errors import EventDeclarationError, EventModeError, NextCalledTwice
 
 if TYPE_CHECKING:
-    from dsh.core._channels import Listener
+    from dsh.core._audience import Listener
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -98,7 +98,7 @@ def _report(mount: Mount) -> MountReport:
 
 
 def _missing(mount: Mount, key: str) -> MissingService:
-    impl = mount.app.services.find(key, mount.ctx.label(key))
+    impl = mount.app.services.find(key, mount.ctx.realm_of(key))
     points = entry_points(f"dsh.seam.{key}")
     return MissingService(
         key=key,

@@ -122,14 +122,14 @@ class Mount:
         return [key for key in self.required if self._usable(key) is None]
 
     def _usable(self, key: str) -> Impl | None:
-        impl = self.app.services.find(key, self.ctx.label(key))
+        impl = self.app.services.find(key, self.ctx.realm_of(key))
         if impl is None or not impl.available_to(self.ctx):
             return None
         return impl
 
     def _hold_services(self) -> None:
         """Keep the registrations there are now: the mount is loaded with these, whatever comes."""
-        found = {key: self.app.services.find(key, self.ctx.label(key)) for key in self.required}
+        found = {key: self.app.services.find(key, self.ctx.realm_of(key)) for key in self.required}
         self.store = {key: impl for key, impl in found.items() if impl is not None}
 
     # -- registration ------------------------------------------------------------------------
@@ -280,7 +280,7 @@ class Mount:
     async def _unwind(self) -> None:
         """Withdraw services and wait for their consumers, then undo effects newest first."""
         for registration in reversed(tuple(self.impls)):
-            await self._withdraw(registration)
+            await registration._withdraw()
         for effect in reversed(self.effects):
             if effect in self._effects:
                 await self._undo(effect)
@@ -293,19 +293,7 @@ class Mount:
             if not effect.disposed:
                 effect.request_dispose()
 
-    async def _withdraw(self, registration: Registration) -> None:
-        """Take the service of `registration` away and wait until every consumer has let go."""
-        impl = registration.impl
-        self.app.services.withdraw(impl)
-        for user in self.app.services.users(impl):
-            try:
-                await user._released(impl)
-            except Exception as error:  # noqa: BLE001 - teardown goes on whatever happens
-                self.report(error, f"waiting for {user.name} to let go of {impl.key}")
-        if registration in self.impls:
-            self.impls.remove(registration)
-
-    async def _released(self, impl: Impl) -> None:
+    async def _wait_released(self, impl: Impl) -> None:
         """Wait until this mount is no longer loaded with `impl`."""
         if not self._uses(impl):
             return

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from dsh.core._channels import check_listener, listen
+from dsh.core._audience import Audience, check_listener, listen
 from dsh.core._events import (
     Emit,
     Event,
@@ -41,7 +41,7 @@ class ListenerSpec:
     attribute: str
     event: type[Event]
     prepend: bool
-    audience: Literal["scoped", "all"]
+    audience: Audience
 
     def bind(self, ctx: Context, plugin: Plugin) -> None:
         """Register the listener of this plugin instance."""
@@ -52,12 +52,10 @@ class ListenerSpec:
 class On(Generic[E_co]):
     """The decorator that `on` returns; it checks the method against the event's mode."""
 
-    def __init__(
-        self, event: type[Event], prepend: bool, audience: Literal["scoped", "all"]
-    ) -> None:
+    def __init__(self, event: type[Event], prepend: bool, audience: Audience) -> None:
         self._event = event
         self._prepend = prepend
-        self._audience: Literal["scoped", "all"] = audience
+        self._audience: Audience = audience
 
     @overload
     def __call__(self: On[EmitT], fn: Callable[[P, EmitT], None]) -> Callable[[P, EmitT], None]: ...
@@ -81,16 +79,14 @@ class On(Generic[E_co]):
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Mark `fn` as a listener."""
         check_listener(self._event, fn)
-        marks: list[tuple[type[Event], bool, Literal["scoped", "all"]]]
+        marks: list[tuple[type[Event], bool, Audience]]
         marks = getattr(fn, _MARK, [])
         marks.append((self._event, self._prepend, self._audience))
         setattr(fn, _MARK, marks)
         return fn
 
 
-def on(
-    event: type[E], *, prepend: bool = False, audience: Literal["scoped", "all"] = "scoped"
-) -> On[E]:
+def on(event: type[E], *, prepend: bool = False, audience: Audience = "scoped") -> On[E]:
     """Declare a method of a plugin as listener of `event`; see `Context.on`.
 
     Args:

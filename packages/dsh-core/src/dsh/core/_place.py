@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dsh.core._effect_bodies import BodyEffect, EffectBody
 from dsh.core._effects import Cleanup, Effect
-from dsh.core._services import Label
+from dsh.core._services import Realm
 
 if TYPE_CHECKING:
     from dsh.core._app import App
@@ -16,27 +16,33 @@ if TYPE_CHECKING:
 class Place:
     """A node of the context tree, and the registrations everything else is made of."""
 
-    __slots__ = ("__weakref__", "_labels", "app", "isolated", "owner", "parent", "tag")
+    __slots__ = ("__weakref__", "_realms", "app", "isolated", "owner", "parent", "scope_key")
 
     def __init__(
-        self, app: App, parent: Place | None, owner: Mount, tag: object, labels: dict[str, Label]
+        self,
+        app: App,
+        parent: Place | None,
+        owner: Mount,
+        scope_key: object,
+        realms: dict[str, Realm],
     ) -> None:
         self.app = app
         self.parent = parent
         self.owner = owner
         """The mount that owns what is registered through this context."""
-        self.tag = tag
-        self._labels = labels
-        self.isolated: bool = bool(labels) or (parent is not None and parent.isolated)
+        self.scope_key = scope_key
+        """Key of the nearest scope this belongs to, or None."""
+        self._realms = realms
+        self.isolated: bool = bool(realms) or (parent is not None and parent.isolated)
         """Whether any service resolves in another realm than the root's."""
 
-    def label(self, key: str) -> Label:
+    def realm_of(self, key: str) -> Realm:
         """Return the realm in which this context resolves `key`; None is the root realm."""
         # most contexts are in the root realm throughout; they answer without a walk
         node: Place | None = self if self.isolated else None
         while node is not None:
-            if key in node._labels:
-                return node._labels[key]
+            if key in node._realms:
+                return node._realms[key]
             node = node.parent
         return None
 

@@ -65,7 +65,7 @@ class Scope:
 
 def scope_of(ctx: Context) -> object | None:
     """Return the key of the nearest scope `ctx` belongs to, or None."""
-    return ctx.tag
+    return ctx.scope_key
 
 
 def scope_chain(key: object | None) -> tuple[object, ...]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dsh.core._context import Context
     from dsh.core._mount import Mount
 
-Label: TypeAlias = object
+Realm: TypeAlias = object
 """Identity of a realm; `None` is the root's."""
 
 Predicate: TypeAlias = "Callable[[Context], bool]"
@@ -26,9 +26,9 @@ class Impl:
         "check",
         "interface",
         "key",
-        "label",
         "mount",
         "origin",
+        "realm",
         "token",
         "value",
         "withdrawn",
@@ -37,14 +37,14 @@ class Impl:
     def __init__(
         self,
         interface: type[Any],
-        label: Label,
+        realm: Realm,
         value: object,
         mount: Mount,
         check: Predicate | None,
     ) -> None:
         self.interface = interface
         self.key = service_key(interface)
-        self.label = label
+        self.realm = realm
         self.mount = mount
         self.check = check
         self.value = self.checked(value)
@@ -68,7 +68,7 @@ class Impl:
 
     def successor(self, value: object) -> Impl:
         """Return the same registration with another value and a token of its own."""
-        heir = Impl(self.interface, self.label, value, self.mount, self.check)
+        heir = Impl(self.interface, self.realm, value, self.mount, self.check)
         heir.origin = self.origin
         return heir
 
@@ -96,9 +96,6 @@ class Registration(Effect):
         super().__init__(mount, f"provide {impl.key}")
         self._impl = impl
         self.collect(self._withdraw)
-
-    async def _withdraw(self) -> None:
-        await self.mount._withdraw(self)
 
     @property
     def impl(self) -> Impl:
@@ -130,9 +127,21 @@ class Registration(Effect):
         else:
             impl.value = impl.checked(value)
 
+    async def _withdraw(self) -> None:
+        """Take the service away and wait until every consumer has let go."""
+        impl, services = self._impl, self.mount.app.services
+        services.remove(impl)
+        for user in services.users(impl):
+            try:
+                await user._wait_released(impl)
+            except Exception as error:  # noqa: BLE001 - teardown goes on whatever happens
+                self.mount.report(error, f"waiting for {user.name} to let go of {impl.key}")
+        if self in self.mount.impls:
+            self.mount.impls.remove(self)
+
     def notify(self) -> None:
         """Have every dependent look at this service again, after its availability changed."""
-        self.mount.app.services.notify(self._impl.key, self._impl.label)
+        self.mount.app.services.notify(self._impl.key, self._impl.realm)
 
 
 class ServiceTable:
@@ -141,12 +150,12 @@ class ServiceTable:
     __slots__ = ("_dependents", "_impls")
 
     def __init__(self) -> None:
-        self._impls: dict[tuple[str, Label], Impl] = {}
+        self._impls: dict[tuple[str, Realm], Impl] = {}
         self._dependents: dict[str, dict[Mount, None]] = {}
 
-    def find(self, key: str, label: Label) -> Impl | None:
+    def find(self, key: str, realm: Realm) -> Impl | None:
         """Return the registration under `key` in that realm, ready or not."""
-        return self._impls.get((key, label))
+        return self._impls.get((key, realm))
 
     def add(self, impl: Impl) -> None:
         """Enter a registration.
@@ -154,30 +163,30 @@ class ServiceTable:
         Raises:
             ServiceConflictError: The key is taken in that realm.
         """
-        present = self._impls.get((impl.key, impl.label))
+        present = self._impls.get((impl.key, impl.realm))
         if present is not None:
             raise ServiceConflictError(impl.key, present.mount.name, impl.mount.name)
-        self._impls[impl.key, impl.label] = impl
+        self._impls[impl.key, impl.realm] = impl
 
     def swap(self, impl: Impl) -> None:
         """Put a registration's next value in the place of its last."""
-        self._impls[impl.key, impl.label] = impl
+        self._impls[impl.key, impl.realm] = impl
 
-    def withdraw(self, impl: Impl) -> None:
+    def remove(self, impl: Impl) -> None:
         """Take a registration out and have its dependents look again."""
         if not impl.withdrawn:
             impl.withdrawn = True
-            del self._impls[impl.key, impl.label]
-            self.notify(impl.key, impl.label)
+            del self._impls[impl.key, impl.realm]
+            self.notify(impl.key, impl.realm)
 
     def users(self, impl: Impl) -> list[Mount]:
         """Return the mounts that are loaded with `impl`."""
         return [mount for mount in self._dependents.get(impl.key, ()) if mount._uses(impl)]
 
-    def notify(self, key: str, label: Label) -> None:
+    def notify(self, key: str, realm: Realm) -> None:
         """Have the dependents of a key in one realm recompute their target."""
         for mount in list(self._dependents.get(key, ())):
-            if mount.ctx.label(key) == label:
+            if mount.ctx.realm_of(key) == realm:
                 mount._lifecycle.refresh()
 
     def depend(self, mount: Mount, key: str) -> None:
@@ -194,7 +203,7 @@ class ServiceTable:
 
     def keys(self) -> list[str]:
         """Return the keys that have a registration in the root realm, sorted."""
-        return sorted(key for key, label in self._impls if label is None)
+        return sorted(key for key, realm in self._impls if realm is None)
 
 
 def type_name(service: Any) -> str:

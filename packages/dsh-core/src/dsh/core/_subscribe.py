@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from dsh.core._channels import listen
+from dsh.core._audience import Audience, listen
 from dsh.core.errors import EventModeError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def subscribe(
-    ctx: Place, event: type[Event], buffer: float, audience: Literal["scoped", "all"]
+    ctx: Place, event: type[Event], buffer: float, audience: Audience
 ) -> MemoryObjectReceiveStream[Any]:
     """Return a stream fed by a listener; it ends with the owner."""
     if event.event_mode != "emit":

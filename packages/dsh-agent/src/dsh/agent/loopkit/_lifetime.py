@@ -164,8 +164,8 @@ class Lifetime(Owned):
         """Make the agent visible and drivable; nothing in here may wait."""
         self._stage = "publication"
         loop = self._loop
-        # tagged like the agent's scope, but it outlives it: the session leaves the store last
-        entry = loop.ctx.derive(tag=agent)
+        # in the agent's scope, but it outlives it: the session leaves the store last
+        entry = loop.ctx.derive(scope_key=agent)
         self._session_slot.collect(loop.sessions.enter(entry, session))
         self._agent_slot.collect(loop.agents.enter(loop.ctx, agent, self._parent))
         loop.sessions.announce(session)

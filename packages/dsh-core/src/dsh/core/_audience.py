@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from dsh.core._events import Event, Mode, check_declaration
 from dsh.core._scope import scope_chain
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from dsh.core._effects import Effect
     from dsh.core._place import Place
 
+
+Audience: TypeAlias = Literal["scoped", "all"]
 
 _CACHED_AUDIENCES: Final = 1024
 """Private realms come and go unannounced; beyond this many audiences the cache starts afresh."""
@@ -36,13 +38,14 @@ class Listener:
 class Channel:
     """Every listener of one event class in one app, with a cache of audiences."""
 
-    __slots__ = ("_cache", "_listeners", "contained", "key_of", "mode", "name", "realm")
+    __slots__ = ("_cache", "_listeners", "contained", "key_of", "mode", "name", "realm_key")
 
     def __init__(self, event: type[Event]) -> None:
         check_declaration(event)
         self.mode: Mode = event.event_mode
         self.name = event.event_name
-        self.realm = event.event_realm
+        self.realm_key = event.event_realm
+        """Key of the service whose realm a listener must share with the dispatcher, or None."""
         self.contained = event.event_errors == "contain"
         self.key_of = _key_reader(event.event_scope)
         """Reads the scope key an event carries, or None."""
@@ -70,12 +73,14 @@ class Channel:
 
     def audience(self, ctx: Place, key: object) -> tuple[Listener, ...]:
         """Return who hears a dispatch by `ctx` about `key`."""
-        label = ctx.label(self.realm) if ctx.isolated and self.realm is not None else None
+        realm = (
+            ctx.realm_of(self.realm_key) if ctx.isolated and self.realm_key is not None else None
+        )
         # a scope key is never a tuple, so the two forms cannot meet
-        slot = key if label is None else (key, label)
+        slot = key if realm is None else (key, realm)
         found = self._cache.get(slot)
         if found is None:
-            found = self._select(key, label)
+            found = self._select(key, realm)
             # nothing announces the end of a scope that was never opened, nor frees its key
             if key is None or ctx.app.has_scope(key):
                 if len(self._cache) >= _CACHED_AUDIENCES:
@@ -83,20 +88,20 @@ class Channel:
                 self._cache[slot] = found
         return found
 
-    def _select(self, key: object, label: object) -> tuple[Listener, ...]:
+    def _select(self, key: object, realm: object) -> tuple[Listener, ...]:
         chain = scope_chain(key)
         return tuple(
             listener
             for listener in self._listeners
-            if self._hears(listener, chain) and self._same_realm(listener, label)
+            if self._hears(listener, chain) and self._same_realm(listener, realm)
         )
 
     def _hears(self, listener: Listener, chain: tuple[object, ...]) -> bool:
-        tag = listener.ctx.tag
-        return tag is None or listener.everyone or any(tag is key for key in chain)
+        scope = listener.ctx.scope_key
+        return scope is None or listener.everyone or any(scope is key for key in chain)
 
-    def _same_realm(self, listener: Listener, label: object) -> bool:
-        return self.realm is None or listener.ctx.label(self.realm) == label
+    def _same_realm(self, listener: Listener, realm: object) -> bool:
+        return self.realm_key is None or listener.ctx.realm_of(self.realm_key) == realm
 
     def __len__(self) -> int:
         return len(self._listeners)
@@ -160,7 +165,7 @@ def listen(
     event: type[Event],
     fn: Callable[..., Any],
     prepend: bool,
-    audience: Literal["scoped", "all"],
+    audience: Audience,
     *,
     once: bool,
 ) -> Effect:
