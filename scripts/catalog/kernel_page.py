@@ -46,7 +46,7 @@ CHAPTERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 """The classes and functions most plugins meet, by subject; the rest follows by name."""
 
 _INTERNAL_TEXT = {
-    "App": "channel has_scope",
+    "App": "channel has_scope observers",
     "Context": "derive realm_of",
     "Effect": "discard collect",
     "Mount": "check_accepting wait_state accepting busy store entry background",

@@ -18,6 +18,7 @@ from dsh.core._events import Event
 from dsh.core._lifecycle import MountState
 from dsh.core._logging import Failure, log_failure
 from dsh.core._mount import Mount
+from dsh.core._observers import Observers
 from dsh.core._plugins import PluginDef, PluginLike, definition_of
 from dsh.core._scope import Scope, bind_parent, check_key, unbind_parent
 from dsh.core._services import ServiceTable
@@ -54,11 +55,11 @@ class App:
         self.close_grace_s = close_grace_s
         self.services = ServiceTable()
         self.waits = WaitGraph()
-        self.observers: tuple[DispatchObserver, ...] = ()
-        self._mount_observers: list[MountObserver] = []
-        self._retired_observers: list[MountObserver] = []
-        self._status_observers: list[StatusObserver] = []
-        self._failure_observers: list[FailureObserver] = []
+        self._dispatch_observers: Observers[DispatchObserver] = Observers("on_dispatch")
+        self._mount_observers: Observers[MountObserver] = Observers("on_mount")
+        self._retired_observers: Observers[MountObserver] = Observers("on_retired")
+        self._status_observers: Observers[StatusObserver] = Observers("on_status")
+        self._failure_observers: Observers[FailureObserver] = Observers("on_error")
         self.channels: dict[type[Event], Channel] = {}
         """Every event class that was listened to or dispatched here."""
         self._scopes: dict[object, int] = {}
@@ -180,6 +181,11 @@ class App:
 
     # -- observers ---------------------------------------------------------------------------
 
+    @property
+    def observers(self) -> tuple[DispatchObserver, ...]:
+        """Who sees every dispatch before its listeners, oldest first."""
+        return self._dispatch_observers.fns
+
     def on_dispatch(self, ctx: Context, fn: DispatchObserver) -> Effect:
         """Have `fn(event, key, mode)` see every dispatch before its listeners; a raise vetoes.
 
@@ -190,15 +196,7 @@ class App:
         Returns:
             The registration.
         """
-
-        def remove() -> None:
-            observers = list(self.observers)
-            observers.remove(fn)
-            self.observers = tuple(observers)
-
-        effect = ctx.defer(remove, "on_dispatch")
-        self.observers = (*self.observers, fn)
-        return effect
+        return self._dispatch_observers.add(ctx, fn)
 
     def on_error(self, ctx: Context, fn: FailureObserver) -> Effect:
         """Have `fn(failure)` see every contained failure, after it was logged.
@@ -210,7 +208,7 @@ class App:
         Returns:
             The registration.
         """
-        return _observe(ctx, self._failure_observers, fn, "on_error")
+        return self._failure_observers.add(ctx, fn)
 
     def on_mount(self, ctx: Context, fn: MountObserver) -> Effect:
         """Have `fn(mount)` see each new mount before its dependencies are looked at.
@@ -224,7 +222,7 @@ class App:
         Returns:
             The registration.
         """
-        return _observe(ctx, self._mount_observers, fn, "on_mount")
+        return self._mount_observers.add(ctx, fn)
 
     def on_retired(self, ctx: Context, fn: MountObserver) -> Effect:
         """Have `fn(mount)` see each mount whose disposal begins.
@@ -236,7 +234,7 @@ class App:
         Returns:
             The registration.
         """
-        return _observe(ctx, self._retired_observers, fn, "on_retired")
+        return self._retired_observers.add(ctx, fn)
 
     def on_status(self, ctx: Context, fn: StatusObserver) -> Effect:
         """Have `fn(mount, previous_state)` see each change of state.
@@ -248,7 +246,7 @@ class App:
         Returns:
             The registration.
         """
-        return _observe(ctx, self._status_observers, fn, "on_status")
+        return self._status_observers.add(ctx, fn)
 
     def report(self, failure: Failure) -> None:
         """Log a contained failure once and tell the observers.
@@ -257,7 +255,7 @@ class App:
             failure: What failed, and whose code it was.
         """
         log_failure(failure)
-        for fn in tuple(self._failure_observers):
+        for fn in self._failure_observers.fns:
             try:
                 fn(failure)
             except Exception as error:  # noqa: BLE001 - reporting must not fail
@@ -330,7 +328,7 @@ class App:
         return effect
 
     def _publish(self, mount: Mount) -> None:
-        for fn in tuple(self._mount_observers):
+        for fn in self._mount_observers.fns:
             try:
                 fn(mount)
             except Exception:
@@ -339,11 +337,11 @@ class App:
 
     def _mount_retired(self, mount: Mount) -> None:
         """Tell observers that a mount's disposal begins."""
-        self._tell(self._retired_observers, "on_retired observer", mount)
+        self._tell(self._retired_observers, mount)
 
     def _mount_changed(self, mount: Mount, previous: MountState) -> None:
         """Tell observers of a change of state."""
-        self._tell(self._status_observers, "on_status observer", mount, previous)
+        self._tell(self._status_observers, mount, previous)
 
     def _mount_gone(self, mount: Mount) -> None:
         """Forget a disposed mount."""
@@ -351,12 +349,12 @@ class App:
         if mount.entry is not None:
             mount.entry.discard()
 
-    def _tell(self, observers: list[Any], where: str, *args: object) -> None:
-        for fn in tuple(observers):
+    def _tell(self, observers: Observers[Any], *args: object) -> None:
+        for fn in observers.fns:
             try:
                 fn(*args)
             except Exception as error:  # noqa: BLE001 - observers never steer the lifecycle
-                self.report(Failure("root", where, error))
+                self.report(Failure("root", f"{observers.label} observer", error))
 
     # -- scopes ------------------------------------------------------------------------------
 
@@ -394,9 +392,3 @@ class App:
     def has_scope(self, key: object) -> bool:
         """Whether a scope of `key` is open."""
         return key in self._scopes
-
-
-def _observe(ctx: Context, observers: list[Any], fn: Any, label: str) -> Effect:
-    effect = ctx.defer(lambda: observers.remove(fn), label)
-    observers.append(fn)
-    return effect

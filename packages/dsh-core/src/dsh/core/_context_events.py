@@ -28,8 +28,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 EmitT = TypeVar("EmitT", bound=Emit)
 ParallelT = TypeVar("ParallelT", bound=Parallel)
-StreamT = TypeVar("StreamT", bound="StreamWaterfall[Any]")
-WaterfallT = TypeVar("WaterfallT", bound="Waterfall[Any]")
 
 
 class EventMethods(Place):

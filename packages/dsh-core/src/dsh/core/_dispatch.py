@@ -42,9 +42,8 @@ def _open(ctx: Place, event: Event, mode: Mode) -> tuple[Channel, tuple[Listener
             f"{channel.name!r} is dispatched as {mode}, but it is a {channel.mode} event"
         )
     key = channel.key_of(event)
-    if app.observers:
-        for observe in app.observers:
-            observe(event, key, mode)
+    for observe in app._dispatch_observers.fns:
+        observe(event, key, mode)
     return channel, channel.audience(ctx, key)
 
 
