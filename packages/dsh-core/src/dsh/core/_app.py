@@ -95,6 +95,7 @@ class App:
         if tasks is None:
             return
         try:
+            # also where the task is cancelled, plugins are undone in order
             with anyio.CancelScope(shield=True):
                 await self._close(at_once=error is not None)
         finally:
@@ -117,6 +118,7 @@ class App:
             with anyio.move_on_after(1):
                 await self.root.wait_state(MountState.DISPOSED)
                 return
+            # an interrupt may have killed drivers, and nobody else does what they left
             for mount in (self.root, *self._mounts):
                 mount._lifecycle.rouse()
 

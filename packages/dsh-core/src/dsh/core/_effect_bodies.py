@@ -86,6 +86,7 @@ class BodyEffect(Effect):
         try:
             async for step in steps:
                 self._add(step)
+                # the step under way is always finished; once the end is asked for, none begins
                 if self._disposing or not self.mount.accepting:
                     break
         finally:
@@ -107,6 +108,7 @@ class BodyEffect(Effect):
         self.mount.app._start_host(self._setup.run, self.label, self)
 
     async def _fail_setup(self, error: Exception) -> None:
+        # who awaits the effect gets the error raised
         if not self._awaited:
             self.mount.report(error, f"set-up of {self.label}")
         if not self._disposing:

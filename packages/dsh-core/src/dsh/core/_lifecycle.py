@@ -141,6 +141,7 @@ class Lifecycle:
         self._wake()
 
     def _desired(self) -> Target | None:
+        # what is loaded stays until its turn comes among the effects of its parent
         if self.ending or (self._loaded is None and self._parent_leaving()):
             return None
         tokens: list[int] = []
@@ -238,6 +239,7 @@ class Lifecycle:
         mount = self._mount
         mount._set_state(MountState.LOADING)
         mount._hold_services()
+        # set before the start: what changes meanwhile then differs from it, and is acted upon
         self._loaded = target
         try:
             mount.config = mount.definition.validate(mount.raw_config)
@@ -306,6 +308,7 @@ class Lifecycle:
 
     async def _unload(self) -> None:
         mount = self._mount
+        # one that waited with nothing registered has nothing to be seen undoing
         if self._loaded is not None or mount._effects:
             mount._set_state(MountState.UNLOADING)
         await mount._unwind()

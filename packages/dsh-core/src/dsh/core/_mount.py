@@ -282,6 +282,7 @@ class Mount:
         for registration in reversed(tuple(self.impls)):
             await registration._withdraw()
         for effect in reversed(self.effects):
+            # a cleanup before this one may have disposed of it, or taken it over
             if effect in self._effects:
                 await self._undo(effect)
 

@@ -46,6 +46,7 @@ class WaitGraph:
             LifecycleDeadlock: The wait would close a cycle.
         """
         waiter = current_work.get()
+        # who needs a background task to end cancels it, and with it a wait that is not shielded
         if waiter is None or (waiter.background and not shielded):
             yield
             return
