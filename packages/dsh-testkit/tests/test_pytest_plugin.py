@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from dsh.testkit import _pytest_plugin
 
 README = Path(__file__).parent.parent / "README.md"
 _BLOCK = re.compile(r"^```python[^\n]*\n# (?P<name>\w+\.py)\n(?P<code>.*?)^```$", re.M | re.S)
@@ -79,6 +82,47 @@ def test_the_project_of_the_readme(project: Project) -> None:
     project.write(**{name: code for name, code in files.items() if "my_wheel" not in code})
     run = project.pytest()
     run.counts(passed=14)
+
+
+def test_whatever_asserts_is_explained() -> None:
+    folder = Path(_pytest_plugin.__file__).parent
+    asserting = {
+        f"dsh.testkit.{path.stem}"
+        for path in folder.glob("*.py")
+        if any(
+            isinstance(node, ast.Assert) for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        )
+    }
+    # pytest rewrites its plugins by itself
+    asserting.discard(_pytest_plugin.__name__)
+    assert asserting <= set(_pytest_plugin.EXPLAINED)
+
+
+def test_a_case_that_fails_says_what_differs(project: Project) -> None:
+    project.write(
+        test_loop="""
+import pytest
+from dsh.agent.loopkit import Policies
+from dsh.agent_loop import AgentLoop
+from dsh.testkit.loop_contract import LoopContract
+
+
+async def never(self, turn):
+    return False
+
+
+@pytest.fixture(autouse=True)
+def broken(monkeypatch):
+    monkeypatch.setattr(Policies, "stops_for_good", never)
+
+
+class TestLoop(LoopContract):
+    loop = AgentLoop
+""",
+    )
+    run = project.pytest("-k", "asyncio-a-terminal-stop-discards-steering")
+    assert run.code == 1
+    assert "+  where" in run.output, run.output
 
 
 def test_importing_the_plugin_imports_nothing_of_the_product() -> None:

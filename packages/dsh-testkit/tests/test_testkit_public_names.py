@@ -58,3 +58,5 @@ def test_leaving_cases_out() -> None:
         leave_out(first, [first.name], llm_contract.CASES)
     with pytest.raises(ValueError, match="no-such-case"):
         leave_out(first, ["no-such-case"], llm_contract.CASES)
+    with pytest.raises(ValueError, match=f"did you mean '{first.name}'"):
+        leave_out(second, [first.name[:-2]], llm_contract.CASES)

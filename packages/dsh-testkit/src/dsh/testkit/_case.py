@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
 import pytest
@@ -43,8 +44,11 @@ def leave_out(case: ContractCase[Any], names: Iterable[str], cases: Iterable[obj
         ValueError: The provider leaves out something that is no case.
     """
     left_out = set(names)
-    unknown = sorted(left_out - {str(each) for each in cases})
+    known = [str(each) for each in cases]
+    unknown = sorted(left_out.difference(known))
     if unknown:
-        raise ValueError(f"no case of the contract is named {', '.join(unknown)}")
+        close = get_close_matches(unknown[0], known, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else "; the id of a test ends in its name"
+        raise ValueError(f"no case of the contract is named {', '.join(unknown)}{hint}")
     if case.name in left_out:
         pytest.skip("the provider leaves this case out")

@@ -23,15 +23,33 @@ if TYPE_CHECKING:
     from dsh.testkit._failures import Failures
     from dsh.testkit._spine import PluginRow, Spine
 
-_ASSERTING = (
+EXPLAINED = (
     "dsh.bash.testing",
+    "dsh.session.testing",
     "dsh.testkit._llm_answers",
+    "dsh.testkit._llm_bench",
     "dsh.testkit._llm_cancel",
     "dsh.testkit._llm_failures",
     "dsh.testkit._llm_requests",
+    "dsh.testkit._loop_app",
+    "dsh.testkit._loop_bench",
+    "dsh.testkit._loop_cancels",
+    "dsh.testkit._loop_checkpoints",
+    "dsh.testkit._loop_creation",
+    "dsh.testkit._loop_disposal",
+    "dsh.testkit._loop_driving",
+    "dsh.testkit._loop_failures",
+    "dsh.testkit._loop_policies",
+    "dsh.testkit._loop_tools",
+    "dsh.testkit._loop_turns",
+    "dsh.testkit._persistence_apps",
+    "dsh.testkit._persistence_bench",
+    "dsh.testkit._persistence_content",
+    "dsh.testkit._persistence_listing",
     "dsh.testkit._persistence_live",
     "dsh.testkit._persistence_reads",
     "dsh.testkit._persistence_writes",
+    "dsh.testkit._trace",
 )
 """Modules whose bare assertions are explained as those of a test module are."""
 
@@ -44,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "with DSH_REQUIRE_PROGRAMS=1 it fails instead",
     )
     # A module that is loaded already cannot be rewritten any more, and pytest warns about it.
-    fresh = [name for name in _ASSERTING if name not in sys.modules]
+    fresh = [name for name in EXPLAINED if name not in sys.modules]
     pytest.register_assert_rewrite(*fresh)
 
 
