@@ -335,6 +335,36 @@ async def test_disposing_from_the_agents_own_turn_is_refused() -> None:
         assert (await soon(agent.ask("a"))).text == "alive"
 
 
+async def test_a_turn_that_waits_for_a_prompt_of_its_own_is_refused() -> None:
+    script = [tool_call("c1", "ponder"), text("first"), text("asked from a task of its own")]
+    async with loop_app(AgentLoop, ScriptedAdapter(script)) as app:
+        _, _, agent = await owned(app)
+        later: list[str] = []
+
+        async def ask_later() -> None:
+            later.append((await agent.ask("later")).text)
+
+        async def run(arguments: JsonObject, execution: ToolExecution) -> str:
+            with pytest.raises(LifecycleDeadlock, match="can send"):
+                await agent.ask("what do I think?")
+            with pytest.raises(LifecycleDeadlock, match="can send"):
+                await agent.ask("what do I think?", output=int)
+            with pytest.raises(LifecycleDeadlock, match="can send"):
+                agent.run("what do I think?")
+            receipt = agent.send("what do I think?")
+            with pytest.raises(LifecycleDeadlock, match="can send"):
+                await receipt.done()
+            assert receipt.withdraw()
+            # it is in no turn, so nothing waits for itself
+            app.ctx.spawn(ask_later)
+            return "refused"
+
+        app[ToolRegistry].register(app.ctx, Tool("ponder", "X.", {"type": "object"}, run))
+        assert (await soon(agent.ask("a"))).text == "first"
+        await soon(agent.when_idle())
+        assert later == ["asked from a task of its own"]
+
+
 async def test_disposal_from_a_running_listener_opens_no_turn() -> None:
     async with loop_app(AgentLoop, ScriptedAdapter()) as app:
         mount, _, agent = await owned(app)

@@ -192,3 +192,12 @@ async def test_what_cannot_be_noted_is_told_to_whoever_notes_it() -> None:
             agent.inject("context", given)
         assert "PluginSource" in (refused.value.hint or "")
         assert len(agent.session.events) == 0
+
+
+async def test_what_is_no_content_and_no_fact_is_told_so() -> None:
+    wrong: Any
+    async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
+        for wrong in (5, ["text"], {"role": "user"}):
+            with pytest.raises(AgentFault, match="say a text, or a list of content blocks"):
+                agent.send(wrong)
+        assert len(agent.session.events) == 0

@@ -188,7 +188,10 @@ class Agent(ABC):
             AgentFault: `output` is no valid JSON Schema or has none (`INVALID_SCHEMA`); nothing
                 was sent.
             AgentDisposed: The agent was disposed before the prompt's turn came.
+            LifecycleDeadlock: A turn of this agent would wait for the next one, which is what a
+                tool of it does that asks it; use `send` or `steer` there. Nothing was sent.
         """
+        self._refuse_own_turn()
         if output is not None:
             # imported late: the output module listens to events, which name this class
             from dsh.agent._output import ask_for_output
@@ -228,8 +231,15 @@ class Agent(ABC):
         Args:
             content: A text or content blocks.
             source: Who says it; the user when absent.
+
+        Raises:
+            LifecycleDeadlock: As `ask`.
         """
+        self._refuse_own_turn()
         return Run(self, content, source)
+
+    def _refuse_own_turn(self) -> None:  # noqa: B027 - only an agent with a driver can tell
+        """Raise where the agent's own turn would wait for what comes after it."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._id!r} {self.status}>"

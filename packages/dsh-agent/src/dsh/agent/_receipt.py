@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from dsh.agent._outcome import Blocked, Dropped, OutcomeReason, TurnOutcome, turn_outcome
 from dsh.agent._pulse import Pulse
@@ -36,12 +36,19 @@ class Receipt:
     A receipt holds no task and may be dropped freely.
     """
 
-    __slots__ = ("_agent_id", "_progress", "_session")
+    __slots__ = ("_agent_id", "_progress", "_refuse", "_session")
 
-    def __init__(self, agent_id: str, session: Session, progress: _Progress) -> None:
+    def __init__(
+        self,
+        agent_id: str,
+        session: Session,
+        progress: _Progress,
+        refuse: Callable[[], None] | None = None,
+    ) -> None:
         self._agent_id = agent_id
         self._session = session
         self._progress = progress
+        self._refuse = refuse
 
     @property
     def turn(self) -> int | None:
@@ -68,7 +75,10 @@ class Receipt:
 
         Raises:
             AgentDisposed: The agent was disposed before the prompt's turn came.
+            LifecycleDeadlock: The agent's own turn would wait for its end, or for the next one.
         """
+        if self._refuse is not None and not self.settled:
+            self._refuse()
         await self.settle()
         return self.outcome()
 
@@ -116,20 +126,28 @@ class ReceiptBook:
     `turn/start`, `block` when a policy vetoes it, `drop` when a queue is emptied, `settle` after
     the checkpoint of a closed turn, and `close` when the driver has exited. A prompt whose
     receipt is settled before its turn came has been withdrawn: leave it out, and `drop` it.
+
+    Args:
+        agent_id: Key of the agent, for messages.
+        session: Its log.
+        refuse: Called before somebody waits for a receipt; raises where that would never end.
     """
 
-    __slots__ = ("_admitted", "_agent_id", "_queued", "_session")
+    __slots__ = ("_admitted", "_agent_id", "_queued", "_refuse", "_session")
 
-    def __init__(self, agent_id: str, session: Session) -> None:
+    def __init__(
+        self, agent_id: str, session: Session, refuse: Callable[[], None] | None = None
+    ) -> None:
         self._agent_id = agent_id
         self._session = session
+        self._refuse = refuse
         self._queued: dict[Receipt, _Progress] = {}
         self._admitted: dict[Receipt, _Progress] = {}
 
     def issue(self) -> Receipt:
         """Make the receipt of a prompt that was just queued."""
         progress = _Progress()
-        receipt = Receipt(self._agent_id, self._session, progress)
+        receipt = Receipt(self._agent_id, self._session, progress, self._refuse)
         self._queued[receipt] = progress
         return receipt
 

@@ -204,11 +204,15 @@ class LifecycleDeadlock(DshError):
 
     code = "LIFECYCLE_DEADLOCK"
 
-    def __init__(self, chain: Sequence[str]) -> None:
+    def __init__(
+        self,
+        chain: Sequence[str],
+        hint: str = "use request_dispose() where the end need not be awaited",
+    ) -> None:
         self.chain = tuple(chain)
         super().__init__(
             "this wait would never end: " + " waits for ".join(repr(name) for name in chain),
-            hint="use request_dispose() where the end need not be awaited",
+            hint=hint,
         )
 
 

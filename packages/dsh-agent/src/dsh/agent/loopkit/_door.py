@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dsh.agent._types import HookContext, Prompt, blocks_of
 from dsh.agent.errors import AgentFault
 from dsh.llm import ContentBlock, ToolCallBlock, ToolResultBlock
@@ -22,6 +24,12 @@ def checked_content(content: Prompt, where: str) -> tuple[ContentBlock, ...]:
         AgentFault: Code `BAD_CONTENT`.
         NotJsonError: The content would not survive a JSON round trip.
     """
+    if not isinstance(content, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise AgentFault(
+            f"{where} was given a {type(content).__name__}",
+            code=AgentFault.BAD_CONTENT,
+            hint="say a text, or a list of content blocks such as TextBlock",
+        )
     blocks = blocks_of(content)
     for index, block in enumerate(blocks):
         own = isinstance(block, ToolCallBlock | ToolResultBlock)
@@ -29,7 +37,8 @@ def checked_content(content: Prompt, where: str) -> tuple[ContentBlock, ...]:
             raise AgentFault(
                 f"{where}[{index}] is a {type(block).__name__}",
                 code=AgentFault.BAD_CONTENT,
-                hint="say a text or content blocks; tool calls and results are the loop's own",
+                hint="say a text, or a list of content blocks such as TextBlock; tool calls and "
+                "results are the loop's own",
             )
     return freeze(blocks, where=where)
 

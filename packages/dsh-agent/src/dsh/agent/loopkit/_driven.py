@@ -21,6 +21,11 @@ _claimed: Final[WeakSet[Session]] = WeakSet()
 driving: Final[ContextVar[DrivenAgent | None]] = ContextVar("driving", default=None)
 """The agent whose driver runs the current code, for waits that could never end."""
 
+_OWN_TURN: Final = (
+    "what runs inside a turn can send() or steer() and go on; to wait for an answer, ask another "
+    "agent"
+)
+
 
 class DrivenAgent(Agent):
     """What a loop derives its agents from: the handle, and what `Loop` needs of it.
@@ -46,7 +51,7 @@ class DrivenAgent(Agent):
                 hint="fork the session, or resume it after its agent is gone",
             )
         super().__init__(agent_id, session, options)
-        self.book = ReceiptBook(agent_id, session)
+        self.book = ReceiptBook(agent_id, session, self._refuse_own_turn)
         """The receipts of this agent."""
         self.exited = anyio.Event()
         """Set when the driver has exited, or will never run."""
@@ -111,6 +116,12 @@ class DrivenAgent(Agent):
             if node is self:
                 raise LifecycleDeadlock([*chain, f"agent {node.id} {what}"])
             node = node.parent
+
+    def _refuse_own_turn(self) -> None:
+        # an agent it owns may ask: nothing says that this one is waiting for that
+        if driving.get() is self:
+            turn = f"the turn of agent {self.id}"
+            raise LifecycleDeadlock([turn, "a prompt of its own", turn], hint=_OWN_TURN)
 
 
 async def run_driver(agent: DrivenAgent) -> None:
