@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
+from types import CodeType, MethodType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from dsh.core._events import Event, Mode, check_declaration
@@ -160,6 +161,29 @@ def check_listener(event: type[Event], fn: Callable[..., Any]) -> None:
     )
 
 
+def _check_arguments(event: type[Event], fn: Callable[..., Any]) -> None:
+    """Refuse a function that does not take the event, and `next` where the mode has one.
+
+    Raises:
+        EventModeError: It would fail at every dispatch.
+    """
+    bound = isinstance(fn, MethodType)
+    code = getattr(fn.__func__ if bound else fn, "__code__", None)
+    if not isinstance(code, CodeType) or code.co_flags & inspect.CO_VARARGS:
+        # what cannot be looked into is believed
+        return
+    given = 2 if event.event_mode in ("waterfall", "stream") else 1
+    most = code.co_argcount - bound
+    least = most - len(getattr(fn, "__defaults__", None) or ())
+    if not least <= given <= most:
+        shape = "(event, next)" if given == 2 else "(event)"
+        raise EventModeError(
+            f"{_name(fn)} cannot be called as a listener of the {event.event_mode} event "
+            f"{event.event_name!r}",
+            hint=f"its arguments are {shape}",
+        )
+
+
 def listen(
     ctx: Place,
     event: type[Event],
@@ -172,6 +196,7 @@ def listen(
     """Register a listener as an effect of the owner of `ctx`."""
     channel = ctx.app.channel(event)
     check_listener(event, fn)
+    _check_arguments(event, fn)
     listener = Listener(ctx, fn, audience == "all")
     effect = ctx.defer(partial(channel.remove, listener), f"on {channel.name}")
     if once:

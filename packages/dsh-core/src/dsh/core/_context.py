@@ -15,7 +15,7 @@ from dsh.core._plugins import PluginLike, function_definition, key_of, service_k
 from dsh.core._reading import read
 from dsh.core._services import Impl, Predicate, Registration
 from dsh.core._tasks import Resident
-from dsh.core.errors import AppStateError
+from dsh.core.errors import AppStateError, InvalidEffectError
 
 if TYPE_CHECKING:
     from dsh.core._mount import Mount
@@ -137,7 +137,15 @@ class Context(EventMethods):
 
         Returns:
             The effect that stands for the task; it ends with it.
+
+        Raises:
+            InvalidEffectError: `fn` cannot be called; a coroutine cannot.
         """
+        if not callable(fn):
+            raise InvalidEffectError(
+                f"spawn was given {fn!r}",
+                hint="give it the function and its arguments: ctx.spawn(work, 1)",
+            )
         label = label or f"spawn {getattr(fn, '__name__', 'task')}"
         self.owner.check_accepting(label)
         effect = BackgroundTask(self.owner, label, lambda: fn(*args))

@@ -36,10 +36,15 @@ def _open(ctx: Place, event: Event, mode: Mode) -> tuple[Channel, tuple[Listener
     app: App = ctx.app
     channel = app.channels.get(type(event))
     if channel is None:
+        if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise EventModeError(
+                f"{event!r} is dispatched as {mode}, but it is no event",
+                hint="dispatch an instance of the event class",
+            )
         channel = app.channel(type(event))
     if channel.mode != mode:
         raise EventModeError(
-            f"{channel.name!r} is dispatched as {mode}, but it is a {channel.mode} event"
+            f"{channel.name!r} is dispatched as {mode}, but its mode is {channel.mode}"
         )
     key = channel.key_of(event)
     for observe in app._dispatch_observers.fns:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dsh.core._effect_bodies import BodyEffect, EffectBody
 from dsh.core._effects import Cleanup, Effect
 from dsh.core._services import Realm
+from dsh.core.errors import InvalidEffectError
 
 if TYPE_CHECKING:
     from dsh.core._app import App
@@ -55,7 +56,15 @@ class Place:
 
         Returns:
             The registration; disposing it runs `fn` now.
+
+        Raises:
+            InvalidEffectError: `fn` is no cleanup.
         """
+        if fn is None:
+            raise InvalidEffectError(
+                "defer was given None",
+                hint="give it the function, not its result: ctx.defer(close)",
+            )
         effect = self._new_effect(label or f"defer {getattr(fn, '__name__', 'cleanup')}")
         effect.collect(fn)
         self.owner._adopt(effect)
