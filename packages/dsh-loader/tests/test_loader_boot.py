@@ -266,9 +266,11 @@ async def test_settings_are_validated_once_and_defaults_not_at_all(
 
 async def test_a_plugin_without_settings_takes_none(install: Install) -> None:
     deployment = {"bundle": None, "plugins": [{"use": "tool-bash", "config": {"a": 1}}]}
-    with install("local", "tools"), pytest.raises(ConfigKeyError, match="takes no settings"):
+    with install("local", "tools"), pytest.raises(ConfigKeyError) as caught:
         async with open_app(deployment):
             pass
+    assert "takes no settings" in caught.value.message
+    assert "a plugin like tool-bash" in str(caught.value)
 
 
 async def test_an_unknown_plugin_names_the_nearest(install: Install) -> None:

@@ -208,6 +208,26 @@ async def test_who_would_provide_a_service_of_the_spine(
     assert told in caught.value.message
 
 
+async def test_a_bundle_that_failed_is_told_as_that(
+    install: Install, make_point: MakePoint
+) -> None:
+    class Broken(Plugin):
+        name = "broken-core"
+
+        async def start(self) -> None:
+            raise ValueError("no spine today")
+
+    points = tuple(
+        make_point("broken-core", Broken, group, "broken-wheel")
+        for group in ("dsh.plugins", "dsh.bundles")
+    )
+    with install(points=points), pytest.raises(BootError) as caught:
+        async with open_app({"bundle": "broken-core"}, plugins=[Talks]):
+            pass
+    assert "no spine today" in caught.value.message
+    assert "(the bundle broken-core did not start)" in caught.value.message
+
+
 def test_the_hint_names_every_installed_bundle(install: Install) -> None:
     with install("spine"):
         assert bundle_hint() == "set bundle: agent-core"

@@ -287,7 +287,10 @@ class Boot:
         if key in SPINE_KEYS:
             if self._bundle_name is None:
                 return f"a bundle provides it; {bundle_hint()}"
-            return f"the bundle {self._bundle_name} does not provide it"
+            row = self.rows.get(self._bundle_name)
+            failed = row is not None and row.state is MountState.FAILED
+            fault = "did not start" if failed else "does not provide it"
+            return f"the bundle {self._bundle_name} {fault}"
         points = candidates_for(key)
         if points:
             names = ", ".join(f"{point.name} from {point.dist_name}" for point in points)

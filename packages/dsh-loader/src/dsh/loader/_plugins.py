@@ -188,6 +188,10 @@ def _first_issue(
         fields = _fields_at(getattr(plugin, "Config", None), issue.location[:-1])
         hint = did_you_mean(issue.location[-1], fields, what="fields here")
         return ConfigKeyError(where, path, issue.detail, hint=hint)
+    if getattr(plugin, "Config", None) is None:
+        name = getattr(plugin, "name", None) or plugin.__name__
+        hint = f"leave it out; a plugin like {name} takes settings once it declares a Config"
+        return ConfigKeyError(where, path, issue.detail, hint=hint)
     more = len(error.issues) - 1
     return ConfigKeyError(where, path, issue.detail + (f" (and {more} more)" if more else ""))
 
