@@ -224,7 +224,7 @@ class AgentError(Emit, name="agent/error", scope="agent", realm="agents"):
     turn: int
     """The turn it belongs to."""
     step: int
-    """The step it belongs to; 0 outside of steps."""
+    """The last step of the turn that was announced, also once it is closed; 0 before the first."""
     error: Exception
     """What was raised."""
 

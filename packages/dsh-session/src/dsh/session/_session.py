@@ -197,7 +197,8 @@ class Session:
             SurfaceError: A replace names no range of the surface.
             HeaderFoldError: A request-header delta does not fit the header in force.
             EnclosureError: The event does not stand in its turn or step.
-            Exception: What a validator raised.
+            Exception: What a validator raised; or an observer of all dispatches
+                (`app.on_dispatch`), and then the event is in the log.
         """
         if self._busy:
             raise EventRefusedError(

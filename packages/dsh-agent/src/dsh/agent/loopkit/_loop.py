@@ -83,7 +83,10 @@ class Loop(Service, AgentFactory, key="agent_loop"):
 
     @property
     def stop_grace_s(self) -> float:
-        """Seconds a driver may take to stop before it is cancelled."""
+        """Seconds a driver may take to stop before it is cancelled.
+
+        A loop whose driver waits for tools and for a last checkpoint returns the sum of both waits.
+        """
         return 10
 
     @property
