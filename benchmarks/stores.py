@@ -40,7 +40,7 @@ from pydantic_core import from_json
 from benchmarks.logs import STARTED, Answers, begin_turn, prose, write_round
 from benchmarks.meter import report
 from dsh.core import App
-from dsh.session import AssistantChunk, SessionEvent, SessionHeader, SessionStore, decode_event
+from dsh.session import AssistantChunk, LiveSessions, SessionEvent, SessionHeader, decode_event
 from dsh.session.testing import worked_turn
 from dsh.session_persistence import SessionPersistence
 from dsh.session_persistence.backend import BackedPersistence, SummaryFold
@@ -66,7 +66,7 @@ PROJECTS = 100
 async def opened(provider: type[BackedPersistence], **config: object) -> AsyncGenerator[App]:
     """Run an app with a store of sessions."""
     async with App() as app:
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         await app.mount(provider, config).settled()
         yield app
 
@@ -150,7 +150,7 @@ async def _rounds(
 ) -> None:
     taken: dict[str, list[float]] = {name: [] for name in ("dsh", "whole", "floor", "thread")}
     async with opened(provider, **config) as app:
-        sessions, clock = app[SessionStore], time.perf_counter
+        sessions, clock = app[LiveSessions], time.perf_counter
         session = sessions.create(app.ctx, "s")
         begin_turn(session)
         await sessions.flush(session)

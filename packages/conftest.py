@@ -37,7 +37,6 @@ from dsh.session import (
     Completed,
     ContextMessage,
     Disposed,
-    EpochHeader,
     ErrorInfo,
     Failed,
     InjectionTrigger,
@@ -56,6 +55,7 @@ from dsh.session import (
     Replace,
     RequestHeader,
     RequestHeaderDelta,
+    RequestHeaderSnapshot,
     Session,
     SessionData,
     SessionEvent,
@@ -148,7 +148,7 @@ def _payloads() -> st.SearchStrategy[SessionData]:
     )
     messages = st.lists(message, max_size=2).map(tuple)
     tools = st.lists(tool, max_size=2).map(tuple)
-    header = st.builds(EpochHeader, config, none | short, none | tools, none | messages)
+    header = st.builds(RequestHeader, config, none | short, none | tools, none | messages)
     texts = st.lists(short, max_size=2).map(tuple)
     trigger = (
         st.builds(MessageTrigger, source)
@@ -204,7 +204,9 @@ def _payloads() -> st.SearchStrategy[SessionData]:
                 max_size=2,
             ).map(tuple),
         ),
-        st.builds(RequestHeader, header, st.sampled_from(["initial", "resume", "fallback"])),
+        st.builds(
+            RequestHeaderSnapshot, header, st.sampled_from(["initial", "resume", "fallback"])
+        ),
         st.builds(
             RequestHeaderDelta,
             none | st.builds(SystemDelta, small, small, texts),

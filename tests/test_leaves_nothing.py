@@ -27,7 +27,7 @@ from dsh.llm_replay import ScriptedAdapter, text
 from dsh.llm_replay.server import WireServer, success, tool_call_success
 from dsh.loader import open_app
 from dsh.process.testing import descendants, eventually
-from dsh.session import SessionStore
+from dsh.session import LiveSessions
 from dsh.session.events import SessionCreated
 from dsh.session.testing import write_turn
 from dsh.session_persistence import SessionPersistence
@@ -81,7 +81,7 @@ def process_state() -> dict[str, Any]:
 async def app_state(app: App) -> dict[str, Any]:
     """Describe everything a plugin may leave behind in an app."""
     llm, tools, prompt = app.get(LlmService), app.get(ToolRegistry), app.get(SystemPrompt)
-    sessions, agents, bash = app.get(SessionStore), app.get(AgentRegistry), app.get(BashExecutor)
+    sessions, agents, bash = app.get(LiveSessions), app.get(AgentRegistry), app.get(BashExecutor)
     invariants = app.get(Invariants)
     assembly = await prompt.assemble() if prompt else None
     return {
@@ -176,17 +176,17 @@ async def use_tools(app: App) -> None:
 
 async def use_sessions(app: App) -> None:
     async with app.ctx.scope(object()) as scope:
-        session = app[SessionStore].create(scope.ctx, "s")
+        session = app[LiveSessions].create(scope.ctx, "s")
         write_turn(session)
-        await app[SessionStore].flush(session)
+        await app[LiveSessions].flush(session)
 
 
 async def use_store(app: App) -> None:
     session_id = uuid4().hex
     async with app.ctx.scope(object()) as scope:
-        session = app[SessionStore].create(scope.ctx, session_id)
+        session = app[LiveSessions].create(scope.ctx, session_id)
         write_turn(session)
-        await app[SessionStore].flush(session)
+        await app[LiveSessions].flush(session)
     store = app[SessionPersistence]
     assert (await store.load(session_id)).events == session.events[:]
     await store.remove(session_id)
@@ -400,7 +400,7 @@ LEFTOVERS: dict[str, Callable[[App], object]] = {
     "effects": leave_listener,
     "sections": lambda app: app[SystemPrompt].section(app.ctx, "left", 1, "behind"),
     "variables": lambda app: app[SystemPrompt].variable(app.ctx, "left", "behind"),
-    "sessions": lambda app: app[SessionStore].create(app.ctx, "left"),
+    "sessions": lambda app: app[LiveSessions].create(app.ctx, "left"),
     "observers": lambda app: app.on_dispatch(app.ctx, lambda event, key, mode: None),
     "services": lambda app: app.ctx.provide(Left, Left(app.ctx)),
     "mounts": lambda app: app.ctx.scope(object()),

@@ -33,12 +33,12 @@ from dsh.llm_replay import encode_chunks, load_recording, save_recording, text, 
 from dsh.session import (
     APPEND,
     ContextMessage,
+    LiveSessions,
     MessageTrigger,
     OtherReason,
     OtherTrigger,
     Session,
     SessionHeader,
-    SessionStore,
     ToolResult,
     TurnEnd,
     TurnStart,
@@ -168,7 +168,7 @@ def test_a_reason_of_the_wheel_is_no_completed_turn(acme: Any) -> None:
 async def test_a_store_takes_what_it_does_not_know() -> None:
     events = [event_from_wire(wire) for wire in written()]
     async with App() as app:
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         await app.mount(MemoryPersistence).settled()
         store = app[SessionPersistence]
         await store.create(SessionHeader(id="s", created_at=1))

@@ -33,13 +33,13 @@ from dsh.session import (
     Completed,
     ContextMessage,
     ErrorInfo,
+    LiveSessions,
     MessageTrigger,
     PluginSource,
     Replace,
     SessionData,
     SessionEvent,
     SessionHeader,
-    SessionStore,
     StepEnd,
     StepStart,
     SurfaceOp,
@@ -177,7 +177,7 @@ class Kind:
     async def enter(self, stack: AsyncExitStack) -> SessionPersistence:
         """Open it as a process of its own would."""
         app = await stack.enter_async_context(App())
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         await app.mount(self.plugin, self.config).settled()
         return app[SessionPersistence]
 

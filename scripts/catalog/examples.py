@@ -22,7 +22,7 @@ _BY_TYPE: dict[str, Any] = {
     "TurnTrigger": {"kind": "message", "source": {"kind": "user"}},
     "TurnEndReason": {"kind": "completed"},
     "StreamChunk": {"type": "text-delta", "index": 0, "text": "Hel"},
-    "EpochHeader": {"config": {"model": "deepseek/deepseek-chat"}, "system": "You help."},
+    "RequestHeader": {"config": {"model": "deepseek/deepseek-chat"}, "system": "You help."},
     "tuple[TodoItem, ...]": [{"content": "Read the file", "status": "in_progress"}],
 }
 """Values by the text of a field's type, as they look on the wire."""

@@ -29,7 +29,7 @@ from catalog.markdown import slug
 from catalog.shapes import Workspace
 from dsh.core import DshError, Plugin
 from dsh.session import APPEND, SessionEvent, event_from_wire, event_to_wire
-from dsh.session import TurnState as Turns
+from dsh.session import Enclosure as Turns
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {

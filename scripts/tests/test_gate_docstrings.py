@@ -62,11 +62,11 @@ class DshError(Exception):
 ''',
     "dsh-session/src/dsh/session/__init__.py": '''"""Sessions."""
 
-from dsh.session._data import SessionData
+from dsh.session._session_data import SessionData
 
 __all__ = ["SessionData"]
 ''',
-    "dsh-session/src/dsh/session/_data.py": '''"""Payloads."""
+    "dsh-session/src/dsh/session/_session_data.py": '''"""Payloads."""
 
 
 class SessionData:

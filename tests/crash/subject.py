@@ -39,7 +39,7 @@ from dsh.agent_core import AgentCore, create_agent
 from dsh.core import App, JsonObject, PluginLike
 from dsh.llm import LlmRequest, LlmService, StreamChunk, TextBlock, ToolResultBlock
 from dsh.llm_replay import ScriptedAdapter, answer, reasoning, text, tool_calls
-from dsh.session import Session, SessionStore, encode_event
+from dsh.session import LiveSessions, Session, encode_event
 from dsh.session_persistence import PersistenceError
 from dsh.session_persistence_jsonl import JsonlPersistence
 from dsh.session_persistence_sqlite import SqlitePersistence
@@ -234,15 +234,15 @@ class Acknowledged:
         self._hashes: dict[str, tuple[int, Any]] = {}
 
     def install(self) -> None:
-        flush = SessionStore.flush
+        flush = LiveSessions.flush
 
-        async def told(self_: SessionStore, session: Session) -> None:
+        async def told(self_: LiveSessions, session: Session) -> None:
             count = session.seq
             await flush(self_, session)
             digest = self._digest(session, count)
             say(ack=session.id, count=count, digest=digest, unsynced=self._blows.unsynced)
 
-        setattr(SessionStore, "flush", told)  # noqa: B010 - its parameters have other names
+        setattr(LiveSessions, "flush", told)  # noqa: B010 - its parameters have other names
 
     def _digest(self, session: Session, count: int) -> str:
         done, state = self._hashes.get(session.id, (0, hashlib.sha256()))

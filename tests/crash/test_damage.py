@@ -21,10 +21,10 @@ import pytest
 from dsh.core import App
 from dsh.session import (
     AssistantChunk,
+    LiveSessions,
     Session,
     SessionEvent,
     SessionHeader,
-    SessionStore,
     interrupted_turn_closers,
 )
 from dsh.session.testing import assert_balanced, write_turn
@@ -100,7 +100,7 @@ async def put(store: str, folder: Path, log: Events) -> Shelf:
             store, folder / "crashed", folder / "crashed" / "sessions.sqlite-wal", log, []
         )
     async with App() as app:
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         await app.mount(*shelf.mount(folder)).settled()
         service = app[SessionPersistence]
         await service.create(HEADER)
@@ -147,7 +147,7 @@ class Examined:
         """
         before = self._file.read_bytes()
         async with App() as app:
-            await app.mount(SessionStore).settled()
+            await app.mount(LiveSessions).settled()
             await app.mount(*self._shelf.mount(self._folder)).settled()
             store = app[SessionPersistence]
             try:

@@ -23,12 +23,12 @@ from dsh.session import (
     Completed,
     ContextMessage,
     Failed,
+    LiveSessions,
     MessageTrigger,
     PluginSource,
     Session,
     SessionEvent,
     SessionHeader,
-    SessionStore,
     SteeringMessage,
     StepEnd,
     StepStart,
@@ -154,7 +154,7 @@ async def crashed(kind: Kind, log: Events, cuts: list[int], part: float, folder:
     """
     alive, dead = folder / "alive", folder / "dead"
     async with App() as app:
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         await app.mount(*kind.app(alive)).settled()
         store = app[SessionPersistence]
         await store.create(HEADER)
@@ -174,7 +174,7 @@ async def crashed(kind: Kind, log: Events, cuts: list[int], part: float, folder:
 async def check(kind: Kind, log: Events, cuts: list[int], part: float, folder: Path) -> None:
     acknowledged = await crashed(kind, log, cuts, part, folder)
     async with App() as app:
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         await app.mount(*kind.app(folder / "dead")).settled()
         store = app[SessionPersistence]
         try:

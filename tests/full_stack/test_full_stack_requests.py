@@ -29,7 +29,7 @@ from dsh.session import (
     AssistantChunk,
     AssistantMessage,
     PluginSource,
-    RequestHeader,
+    RequestHeaderSnapshot,
     SessionEvent,
     TurnEnd,
     rebuild_request,
@@ -193,5 +193,5 @@ def _check_log(events: Sequence[SessionEvent]) -> None:
         assert kind in types, kind
     replies = [event.data for event in events if isinstance(event.data, AssistantMessage)]
     assert sum(reply.interrupted for reply in replies) == 1
-    whole = [event.data.reason for event in events if isinstance(event.data, RequestHeader)]
+    whole = [event.data.reason for event in events if isinstance(event.data, RequestHeaderSnapshot)]
     assert whole == ["initial", "resume"]

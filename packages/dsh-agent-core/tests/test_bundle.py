@@ -13,14 +13,14 @@ from dsh.core import App, ConfigError, Context, MountState, entry_points
 from dsh.invariants import Invariants
 from dsh.llm import LlmService
 from dsh.llm_replay import ScriptedAdapter, text, tool_call
-from dsh.session import SessionStore
+from dsh.session import LiveSessions
 from dsh.system_prompt import TOOL_ORDER_REST, AssembleContext, SystemPrompt, render_prompt
 from dsh.tools import ToolRegistrationError, ToolRegistry, tool
 
 MODEL = "test/scripted"
 SERVICES = (
     LlmService,
-    SessionStore,
+    LiveSessions,
     SystemPrompt,
     ToolRegistry,
     AgentRegistry,

@@ -39,8 +39,8 @@ from dsh.core import (
 from dsh.llm import CancelSignal
 from dsh.llm_replay import ScriptedAdapter, text
 from dsh.llm_replay.server import Gate
-from dsh.session import SessionStore
-from dsh.session.errors import SessionStoreError
+from dsh.session import LiveSessions
+from dsh.session.errors import LiveSessionError
 from dsh.session.events import SessionCreated, SessionDisposed
 from dsh.session.testing import worked_turn
 from dsh.system_prompt import AssembleContext, SystemPrompt, render_prompt
@@ -120,7 +120,7 @@ async def test_nothing_is_visible_before_setup_is_done_and_then_everything_in_or
     gate = Gate()
     order: list[str] = []
     async with loop_app(AgentLoop) as app:
-        agents, sessions = app[AgentRegistry], app[SessionStore]
+        agents, sessions = app[AgentRegistry], app[LiveSessions]
 
         def hear(name: str) -> Callable[[Any], None]:
             def listen(event: Any) -> None:
@@ -197,7 +197,7 @@ async def test_ids_are_reserved_while_a_creation_is_pending() -> None:
             with pytest.raises(AgentFault) as caught:
                 await agents.create(app.ctx, CreateAgent("a", "other"))
             assert caught.value.code == "AGENT_EXISTS"
-            with pytest.raises(SessionStoreError) as refused:
+            with pytest.raises(LiveSessionError) as refused:
                 await agents.create(app.ctx, CreateAgent("other", "s"))
             assert refused.value.code == "SESSION_ALREADY_EXISTS"
             assert agents.list() == ()
@@ -235,7 +235,7 @@ async def test_of_two_that_reach_publication_one_wins_and_the_loser_is_cleaned()
             gate.open()
         assert [error.code for error in errors] == ["AGENT_EXISTS"]
         assert cleaned == ["loser"]
-        assert app[SessionStore].get("s") is None
+        assert app[LiveSessions].get("s") is None
         assert agents.get("a") is rival
 
 
@@ -368,7 +368,7 @@ async def test_a_veto_rolls_back_and_pairs_what_was_announced(
             await app[AgentRegistry].create(app.ctx, CreateAgent("a", "s"))
         assert heard == expected
         assert app[AgentRegistry].list() == ()
-        assert app[SessionStore].list() == ()
+        assert app[LiveSessions].list() == ()
         listener.dispose_nowait()
         async with await app[AgentRegistry].create(app.ctx, CreateAgent("a", "s")):
             pass
@@ -381,7 +381,7 @@ async def test_a_live_id_is_refused_before_a_session_exists() -> None:
             await app[AgentRegistry].create(app.ctx, CreateAgent("a", "s"))
         assert caught.value.code == "AGENT_EXISTS"
         assert "'a'" in str(caught.value)
-        assert app[SessionStore].get("s") is None
+        assert app[LiveSessions].get("s") is None
 
 
 # case: G-08
@@ -470,7 +470,7 @@ async def test_a_listener_that_disposes_the_owner_lets_the_others_see_a_live_age
 
         def look(event: AgentCreated) -> None:
             seen.append(app[AgentRegistry].get("a") is event.agent)
-            seen.append(app[SessionStore].get("s") is event.agent.session)
+            seen.append(app[LiveSessions].get("s") is event.agent.session)
             seen.append(event.agent.ctx.owner.state is MountState.ACTIVE)
 
         app.ctx.on(AgentCreated, dispose)

@@ -28,10 +28,10 @@ from dsh.llm_replay.server import Gate
 from dsh.session import (
     TOOL_NOT_STARTED,
     TOOL_OUTCOME_UNKNOWN,
-    RequestHeader,
+    LiveSessions,
+    RequestHeaderSnapshot,
     SessionEvent,
     SessionHeader,
-    SessionStore,
 )
 from dsh.session.events import SessionCreated, SessionFlush
 from dsh.session.testing import types_of, user_texts, worked_turn
@@ -140,7 +140,7 @@ async def test_history_numbering_and_lineage_go_on() -> None:
             assert (header.cwd, header.parent_session) == ("/somewhere", "parent")
             assert header.seed_length == len(seed)
             assert "before" in str(adapter.requests[1].messages)
-            reasons = [e.data.reason for e in events if isinstance(e.data, RequestHeader)]
+            reasons = [e.data.reason for e in events if isinstance(e.data, RequestHeaderSnapshot)]
             assert reasons[-1] == "resume"
 
 
@@ -209,7 +209,7 @@ async def test_a_load_that_fails_leaves_nothing_behind() -> None:
             with pytest.raises(StoredSessionNotFound):
                 await resume(app, "missing", "a")
         assert app[AgentRegistry].list() == ()
-        assert app[SessionStore].list() == ()
+        assert app[LiveSessions].list() == ()
 
 
 # case: G-13

@@ -35,7 +35,7 @@ from dsh.core import (
 from dsh.llm import Message, TextBlock, TokenUsage, UsageChunk
 from dsh.llm_replay import ScriptedAdapter, hang, text, tool_call
 from dsh.llm_replay.server import Gate
-from dsh.session import AssistantMessage, Disposed, SessionStore, StepStart, TurnEnd
+from dsh.session import AssistantMessage, Disposed, LiveSessions, StepStart, TurnEnd
 from dsh.session.events import SessionDisposed, SessionEventAppended, SessionFlush
 from dsh.session.testing import assert_balanced, types_of
 from dsh.system_prompt import PromptAssembly, SystemPrompt, SystemPromptAssemble
@@ -226,7 +226,7 @@ async def test_the_order_of_an_end() -> None:
     async with loop_app(AgentLoop, adapter) as app:
         mount, _, agent = await owned(app)
         order: list[str] = []
-        agents, sessions = app[AgentRegistry], app[SessionStore]
+        agents, sessions = app[AgentRegistry], app[LiveSessions]
 
         def ended(event: SessionEventAppended) -> None:
             if isinstance(event.event.data, TurnEnd):
@@ -393,7 +393,7 @@ async def test_unloading_the_loop_takes_every_agent_along() -> None:
         await soon(app[Loop].ctx.owner.dispose())
         assert one.status == two.status == "disposed"
         assert app[AgentRegistry].list() == ()
-        assert app[SessionStore].list() == ()
+        assert app[LiveSessions].list() == ()
         assert turn_reasons(one.session.events) == [Disposed()]
         kept = [e.data for e in one.session.events if isinstance(e.data, AssistantMessage)]
         assert [(m.content, m.interrupted) for m in kept] == [((TextBlock("visible"),), True)]

@@ -24,9 +24,9 @@ from dsh.session import (
     Completed,
     ContextMessage,
     Failed,
+    LiveSessions,
     Session,
     SessionEvent,
-    SessionStore,
     StepEnd,
     StepStart,
     ToolResult,
@@ -81,7 +81,7 @@ def validator_that_raises(app: App, kind: type, times: int = 1) -> None:
             left -= 1
             raise RuntimeError(f"no {event.type}")
 
-    app[SessionStore].validator(app.ctx, refuse)
+    app[LiveSessions].validator(app.ctx, refuse)
 
 
 # case: core F-01

@@ -14,13 +14,13 @@ from dsh.core import JsonObject, NotJsonError
 from dsh.llm import TextBlock, ToolCallBlock, ToolResultBlock, UnknownBlock
 from dsh.llm_replay import ScriptedAdapter, text, tool_call
 from dsh.session import (
+    LiveSessions,
     PluginSource,
     RecordTrigger,
     Replace,
     Session,
     SessionData,
     SessionEvent,
-    SessionStore,
     TodoItem,
     TodoWrite,
     TurnStart,
@@ -114,7 +114,7 @@ async def test_a_veto_against_a_replace_leaves_the_history_as_it_was() -> None:
 
     adapter = ScriptedAdapter([text("ok")])
     async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
-        app[SessionStore].validator(app.ctx, refuse)
+        app[LiveSessions].validator(app.ctx, refuse)
         app.ctx.on(PreStep, compact)
         assert (await soon(agent.ask("a long story"))).ok
         assert adapter.requests[0].messages[0].content == (TextBlock("a long story"),)

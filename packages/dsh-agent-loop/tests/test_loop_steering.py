@@ -15,11 +15,11 @@ from dsh.session import (
     Completed,
     ContextMessage,
     InjectionTrigger,
+    LiveSessions,
     OtherSource,
     PluginSource,
     Session,
     SessionEvent,
-    SessionStore,
     SteeringMessage,
     StepEnd,
     TurnEnd,
@@ -248,7 +248,7 @@ async def test_context_the_log_refuses_leaves_a_closed_turn_and_one_checkpoint()
 
     async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(SessionFlush, flush)
-        app[SessionStore].validator(app.ctx, refuse)
+        app[LiveSessions].validator(app.ctx, refuse)
         with pytest.raises(ValueError, match="not this one"):
             agent.inject("hm", CRON)
         await soon(agent.when_idle())
@@ -298,7 +298,7 @@ async def test_an_objection_to_the_synthetic_turn_end_is_reported() -> None:
 
     async with loop_app(AgentLoop, ScriptedAdapter()) as app, open_agent(app, model=MODEL) as agent:
         app.ctx.on(AgentError, errors.append)
-        app[SessionStore].validator(app.ctx, object_)
+        app[LiveSessions].validator(app.ctx, object_)
         agent.inject("hm", CRON)
         assert_balanced(agent.session.events)
         assert [(e.turn, e.step, str(e.error)) for e in errors] == [(1, 0, "never end")]

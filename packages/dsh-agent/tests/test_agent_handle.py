@@ -39,12 +39,12 @@ from dsh.session import (
     AssistantMessage,
     Completed,
     Failed,
+    LiveSessions,
     MessageSource,
     MessageTrigger,
     Session,
     SessionData,
     SessionEvent,
-    SessionStore,
     SteeringMessage,
     StepEnd,
     StepStart,
@@ -130,13 +130,13 @@ async def base(event: TurnContinuation) -> ContinuationDecision:
 @asynccontextmanager
 async def tiny(*replies: str) -> AsyncGenerator[TinyLoop, None]:
     async with App() as app:
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         await app.mount(AgentRegistry).settled()
-        session = app[SessionStore].prepare()
+        session = app[LiveSessions].prepare()
         agent = TinyLoop(session, list(replies))
         scope = app.ctx.scope(agent)
         agent.bind(scope.ctx)
-        app[SessionStore].enter(scope.ctx, session)
+        app[LiveSessions].enter(scope.ctx, session)
         app.ctx.spawn(agent.work)
         yield agent
 

@@ -23,7 +23,7 @@ from dsh.agent import (
 from dsh.agent.events import AgentStatusChanged
 from dsh.agent.loopkit import DrivenAgent, Loop
 from dsh.core import App, Context, LifecycleDeadlock, scope_of
-from dsh.session import MessageSource, Session, SessionData, SessionEvent, SessionStore
+from dsh.session import LiveSessions, MessageSource, Session, SessionData, SessionEvent
 
 
 class Idler(DrivenAgent):
@@ -107,7 +107,7 @@ class StubbornLoop(IdleLoop):
 @asynccontextmanager
 async def looped(loop: type[Loop] = IdleLoop) -> AsyncGenerator[App, None]:
     async with App() as app:
-        for plugin in (SessionStore, AgentRegistry, loop):
+        for plugin in (LiveSessions, AgentRegistry, loop):
             await app.mount(plugin).settled()
         yield app
 
@@ -125,7 +125,7 @@ async def test_an_agent_is_driven_from_its_publication_to_its_end() -> None:
         assert agent.steps == ["drive", "halt", "driven"]
         assert agent.exited.is_set()
         assert receipt.settled, "the book was closed"
-        assert app[SessionStore].list() == ()
+        assert app[LiveSessions].list() == ()
 
 
 async def test_a_driver_that_does_not_stop_is_cancelled() -> None:

@@ -50,14 +50,14 @@ from dsh.session import (
     ContextMessage,
     Failed,
     InjectionTrigger,
+    LiveSessions,
     MessageTrigger,
     PluginSource,
     RecordTrigger,
-    RequestHeader,
+    RequestHeaderSnapshot,
     Session,
     SessionData,
     SessionEvent,
-    SessionStore,
     StepStart,
     TurnEnd,
     TurnStart,
@@ -130,15 +130,15 @@ def test_held_back_context_comes_in_its_order() -> None:
 
 async def test_one_refused_context_does_not_keep_the_others_out() -> None:
     async with App() as app:
-        await app.mount(SessionStore).settled()
-        session = opened(app[SessionStore].create(app.ctx, "s"))
+        await app.mount(LiveSessions).settled()
+        session = opened(app[LiveSessions].create(app.ctx, "s"))
         notes = Notes(session, lambda turn, objection: None)
 
         def check(session: Session, event: SessionEvent) -> None:
             if event.data == note("bad"):
                 raise ValueError("no")
 
-        app[SessionStore].validator(app.ctx, check)
+        app[LiveSessions].validator(app.ctx, check)
         notes.hold()
         for text in ("bad", "good"):
             notes.inject(note(text))
@@ -165,15 +165,15 @@ def test_records_are_log_only_and_checked_first() -> None:
 async def test_an_objection_to_the_end_of_a_note_is_told() -> None:
     told: list[tuple[int, str]] = []
     async with App() as app:
-        await app.mount(SessionStore).settled()
-        session = app[SessionStore].create(app.ctx, "s")
+        await app.mount(LiveSessions).settled()
+        session = app[LiveSessions].create(app.ctx, "s")
         notes = Notes(session, lambda turn, objection: told.append((turn, str(objection))))
 
         def check(session: Session, event: SessionEvent) -> None:
             if isinstance(event.data, TurnEnd):
                 raise ValueError("never end")
 
-        app[SessionStore].validator(app.ctx, check)
+        app[LiveSessions].validator(app.ctx, check)
         notes.inject(note("x"))
         assert told == [(1, "never end")]
         assert session.turn_open is None
@@ -280,9 +280,9 @@ def test_a_new_id_is_free_even_where_the_model_has_used_its_form() -> None:
 async def test_requests_are_built_from_the_log_and_remember_the_choice() -> None:
     async with App() as app:
         await app.mount(LlmService).settled()
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         options = AgentOptions(model="a/b", temperature=0.5)
-        session = app[SessionStore].create(app.ctx, "s")
+        session = app[LiveSessions].create(app.ctx, "s")
         agent = StubAgent("a", opened(session), options)
         flushed: list[str] = []
 
@@ -291,7 +291,7 @@ async def test_requests_are_built_from_the_log_and_remember_the_choice() -> None
 
         app.ctx.on(SessionFlush, flush)
         agent.session.append(StepStart(1, 1))
-        requests = Requests(agent, Checkpoints(app[SessionStore], agent.session))
+        requests = Requests(agent, Checkpoints(app[LiveSessions], agent.session))
         assert requests.seed() == LlmCallConfig("a/b", temperature=0.5)
         front = Message("user", (TextBlock("rules"),))
         history = (Message("user", TEXT),)
@@ -306,7 +306,7 @@ async def test_requests_are_built_from_the_log_and_remember_the_choice() -> None
             signal=signal,
         )
         header = agent.session.events[-1].data
-        assert isinstance(header, RequestHeader)
+        assert isinstance(header, RequestHeaderSnapshot)
         assert (header.header.system, header.header.tools) == ("You are brief.", None)
         assert call.request.messages == (front, *history)
         assert (call.request.model, call.request.loop) == ("c/d", True)
@@ -339,9 +339,9 @@ class Waiting:
 
 async def test_a_checkpoint_that_fails_gives_up_the_calls_that_wait() -> None:
     async with App() as app:
-        await app.mount(SessionStore).settled()
-        session = app[SessionStore].create(app.ctx, "s")
-        points = Checkpoints(app[SessionStore], session)
+        await app.mount(LiveSessions).settled()
+        session = app[LiveSessions].create(app.ctx, "s")
+        points = Checkpoints(app[LiveSessions], session)
         signal = CancelSignal()
         flushes: list[Exception | None] = []
         failures: list[Exception | None] = [Full("no room left"), OSError("no device"), None]
@@ -371,8 +371,8 @@ async def test_a_checkpoint_that_fails_gives_up_the_calls_that_wait() -> None:
 
 async def test_a_checkpoint_is_left_when_the_signal_fires() -> None:
     async with App() as app:
-        await app.mount(SessionStore).settled()
-        session = app[SessionStore].create(app.ctx, "s")
+        await app.mount(LiveSessions).settled()
+        session = app[LiveSessions].create(app.ctx, "s")
         signal = CancelSignal()
 
         async def hang(event: SessionFlush) -> None:
@@ -381,7 +381,7 @@ async def test_a_checkpoint_is_left_when_the_signal_fires() -> None:
 
         app.ctx.on(SessionFlush, hang)
         with anyio.fail_after(5):
-            await Checkpoints(app[SessionStore], session).reach(signal)
+            await Checkpoints(app[LiveSessions], session).reach(signal)
 
 
 class Mute(Exception):

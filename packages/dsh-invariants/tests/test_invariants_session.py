@@ -19,13 +19,13 @@ from dsh.session import (
     AssistantMessage,
     Completed,
     ContextMessage,
+    LiveSessions,
     MessageTrigger,
     Replace,
     RequestHeaderDelta,
     Session,
     SessionData,
     SessionEvent,
-    SessionStore,
     SteeringMessage,
     StepEnd,
     StepStart,
@@ -62,10 +62,10 @@ class Thawed:
 
 async def open_session(app: App, level: str = "full", id: str = "s") -> Session:
     """Return a live session that accepts every order, so that only the invariants object."""
-    if app.get(SessionStore) is None:
-        await app.mount(SessionStore).settled()
+    if app.get(LiveSessions) is None:
+        await app.mount(LiveSessions).settled()
         await app.mount(Invariants, {"level": level}).settled()
-    store = app[SessionStore]
+    store = app[LiveSessions]
     session = Session(id, enclosed=False)
     store.enter(app.ctx, session)
     store.announce(session)
@@ -215,7 +215,7 @@ async def test_a_session_seeded_with_a_broken_log_is_not_announced() -> None:
     # case: V-01
     async with App() as app:
         await open_session(app)
-        store = app[SessionStore]
+        store = app[LiveSessions]
         broken = [SessionEvent(0, 0, Note())]
         with pytest.raises(InvariantError, match="test-invariants/note"):
             store.create(app.ctx, "broken", seed=broken)
@@ -290,8 +290,8 @@ async def test_a_reload_in_the_middle_of_a_turn_is_no_violation() -> None:
 async def test_a_session_entered_before_the_service_is_taken_as_it_is() -> None:
     # case: V-05
     async with App() as app:
-        await app.mount(SessionStore).settled()
-        store = app[SessionStore]
+        await app.mount(LiveSessions).settled()
+        store = app[LiveSessions]
         session = Session("s", enclosed=False)
         store.enter(app.ctx, session)
         store.announce(session)
@@ -328,7 +328,7 @@ async def test_a_later_veto_does_not_advance_the_trace() -> None:
                 vetoed.append(event.type)
                 raise DshError("not now", code="VETO")
 
-        app[SessionStore].validator(app.ctx, veto)
+        app[LiveSessions].validator(app.ctx, veto)
         with pytest.raises(DshError, match="not now"):
             put(session, STEP)
         put(session, STEP, CALLS, CALL, RESULT)

@@ -36,11 +36,11 @@ from dsh.llm import (
 from dsh.llm.events import AdaptersUpdated, LlmStream
 from dsh.session import (
     APPEND,
-    EpochHeader,
     HeaderRecord,
+    LiveSessions,
     MessageTrigger,
+    RequestHeader,
     Session,
-    SessionStore,
     StepEnd,
     StepStart,
     TurnEnd,
@@ -88,7 +88,7 @@ class Fixed(LlmAdapter):
 @asynccontextmanager
 async def open_app(*chunks: StreamChunk) -> AsyncGenerator[App, None]:
     async with App() as app:
-        for plugin in (SessionStore, LlmService, SystemPrompt, ToolRegistry, AgentRegistry):
+        for plugin in (LiveSessions, LlmService, SystemPrompt, ToolRegistry, AgentRegistry):
             await app.mount(plugin).settled()
         await app.mount(Invariants, {"level": "full"}).settled()
         app[LlmService].register(app.ctx, Fixed(*(chunks or (STOP,))), "test", ["m"])
@@ -104,12 +104,12 @@ async def drain(stream: AsyncGenerator[StreamChunk, None]) -> list[StreamChunk]:
 
 TOOL = ToolSchema("t", "d", {"type": "object"})
 PREFIX = (Message("user", (TextBlock("prefix"),)),)
-HEADER = EpochHeader(LlmCallConfig("test/m", 0.5, 10, ("x",), None), "sys", (TOOL,), PREFIX)
+HEADER = RequestHeader(LlmCallConfig("test/m", 0.5, 10, ("x",), None), "sys", (TOOL,), PREFIX)
 
 
 def step_of(app: App) -> tuple[Session, LlmRequest]:
     """Return a session inside a step and the request that its log leads to."""
-    session = app[SessionStore].create(app.ctx, "s")
+    session = app[LiveSessions].create(app.ctx, "s")
     session.append(TurnStart(1, TRIGGER))
     session.append(UserMessage((TextBlock("hi"),), UserSource()), APPEND)
     history = session.derive_messages()
@@ -205,7 +205,7 @@ async def test_a_request_outside_of_a_step_or_session_fails() -> None:
         session.append(StepEnd(1, 1))
         with pytest.raises(InvariantError, match="outside of a step"):
             await drain(app[LlmService].stream(request))
-        bare = app[SessionStore].create(app.ctx, "bare")
+        bare = app[LiveSessions].create(app.ctx, "bare")
         bare.append(TurnStart(1, TRIGGER))
         bare.append(StepStart(1, 1))
         with pytest.raises(InvariantError, match="before its header"):
@@ -215,7 +215,7 @@ async def test_a_request_outside_of_a_step_or_session_fails() -> None:
 async def test_a_listener_that_answers_itself_hides_nothing() -> None:
     # case: V-03
     async with App() as app:
-        for plugin in (SessionStore, LlmService, SystemPrompt, ToolRegistry, AgentRegistry):
+        for plugin in (LiveSessions, LlmService, SystemPrompt, ToolRegistry, AgentRegistry):
             await app.mount(plugin).settled()
 
         async def answer(
@@ -437,7 +437,7 @@ async def test_a_status_never_repeats_and_disposed_is_the_last() -> None:
 
 
 async def enter(app: App, id: str) -> tuple[StubAgent, Context]:
-    session = app[SessionStore].create(app.ctx, f"{id}-session")
+    session = app[LiveSessions].create(app.ctx, f"{id}-session")
     agent = StubAgent(id, session)
     scope = app.ctx.scope(agent)
     agent.bind(scope.ctx)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dsh.core import App
-from dsh.session import Session, SessionHeader, SessionMeta, SessionStore
+from dsh.session import LiveSessions, Session, SessionHeader, SessionMeta
 from dsh.session.testing import assert_balanced, write_turn
 from dsh.session_persistence import (
     FormatUnsupported,
@@ -25,11 +25,11 @@ async def test_sessions_are_kept_in_the_home_folder(
 ) -> None:
     monkeypatch.setenv("DSH_HOME", str(tmp_path / "home"))
     async with App() as app:
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         await app.mount(JsonlPersistence).settled()
-        session = app[SessionStore].create(app.ctx, "s")
+        session = app[LiveSessions].create(app.ctx, "s")
         write_turn(session)
-        await app[SessionStore].flush(session)
+        await app[LiveSessions].flush(session)
         store = app[SessionPersistence]
         assert store.supports_raw
         place = store.locate(session.header)
@@ -43,7 +43,7 @@ async def test_a_folder_may_be_named_from_the_home(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     async with App() as app:
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         await app.mount(JsonlPersistence, {"folder": "~/logs"}).settled()
         header = SessionHeader(id="s", created_at=1)
         place = app[SessionPersistence].locate(header)
@@ -54,7 +54,7 @@ async def test_without_a_home_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("DSH_HOME", raising=False)
     monkeypatch.setenv("HOME", "nowhere")
     async with App() as app:
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         with pytest.raises(PersistenceError, match="set HOME or DSH_HOME"):
             await app.mount(JsonlPersistence).settled()
 
@@ -63,7 +63,7 @@ async def test_compression_that_is_not_installed_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async with App() as app:
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         config = {"folder": str(tmp_path), "compression": "zstd"}
         await app.mount(JsonlPersistence, config).settled()
         for name in ("compression.zstd", "backports.zstd"):
@@ -80,7 +80,7 @@ async def test_compression_that_is_not_installed_is_told(
 async def test_a_damaged_session_goes_on_once_it_is_salvaged(tmp_path: Path) -> None:
     path = tmp_path / "_no-cwd" / "s" / "session.jsonl"
     async with App() as app:
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         await app.mount(JsonlPersistence, {"folder": str(tmp_path)}).settled()
         store = app[SessionPersistence]
         session = Session("s")
@@ -102,16 +102,16 @@ async def test_a_damaged_session_goes_on_once_it_is_salvaged(tmp_path: Path) -> 
         loaded = await store.load("s")
         assert loaded.events == session.events[:third]
         meta = SessionMeta.of(loaded.header)
-        again = app[SessionStore].create(app.ctx, "s", seed=loaded.events, meta=meta)
+        again = app[LiveSessions].create(app.ctx, "s", seed=loaded.events, meta=meta)
         write_turn(again)
-        await app[SessionStore].flush(again)
+        await app[LiveSessions].flush(again)
         assert await store.read_from("s", 0) == again.events[:]
 
 
 async def test_a_torn_log_goes_on_where_it_broke_off(tmp_path: Path) -> None:
     path = tmp_path / "_no-cwd" / "s" / "session.jsonl"
     async with App() as app:
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         await app.mount(JsonlPersistence, {"folder": str(tmp_path)}).settled()
         store = app[SessionPersistence]
         session = Session("s")

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from dsh.core import App
-from dsh.session import SessionStore
+from dsh.session import LiveSessions
 from dsh.session.testing import worked_turn, write_turn
 from dsh.session_persistence import FormatUnsupported, PersistenceError, SessionPersistence
 from dsh.session_persistence.backend import summarize
@@ -38,16 +38,16 @@ async def test_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
     # case: SQ-01
     file = tmp_path / "deep" / "sessions.sqlite"
     async with App() as app:
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         mount = app.mount(SqlitePersistence, {"file": str(file)})
         await mount.settled()
-        assert app[SessionPersistence].locate(app[SessionStore].prepare("s").header) == str(file)
+        assert app[SessionPersistence].locate(app[LiveSessions].prepare("s").header) == str(file)
         await mount.dispose()
         assert not file.parent.exists()
         await app.mount(SqlitePersistence, {"file": str(file)}).settled()
-        session = app[SessionStore].create(app.ctx, "s")
+        session = app[LiveSessions].create(app.ctx, "s")
         write_turn(session)
-        await app[SessionStore].flush(session)
+        await app[LiveSessions].flush(session)
         assert file.exists()
 
 
@@ -56,7 +56,7 @@ async def test_the_database_is_in_the_users_folder(
 ) -> None:
     monkeypatch.setenv("DSH_HOME", str(tmp_path / "home"))
     async with App() as app:
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         await app.mount(SqlitePersistence).settled()
         assert await app[SessionPersistence].list() == ()
     assert (tmp_path / "home" / "sessions.sqlite").is_file()
@@ -335,24 +335,24 @@ def test_a_full_disk_loses_nothing(small_disk: Path, bench: Any, make_header: An
 async def test_a_live_session_outlasts_a_full_disk(small_disk: Path) -> None:
     filler = small_disk / "filler"
     async with App() as app:
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         config = {"file": str(small_disk / "sessions.sqlite"), "write_after_ms": 3_600_000}
         await app.mount(SqlitePersistence, config).settled()
-        session = app[SessionStore].create(app.ctx, "s")
+        session = app[LiveSessions].create(app.ctx, "s")
         write_turn(session)
-        await app[SessionStore].flush(session)
+        await app[LiveSessions].flush(session)
         filler.write_bytes(b"x" * shutil.disk_usage(small_disk).free)
         before = session.events[:]
         write_turn(session, "y" * 100_000)
         with pytest.raises(ExceptionGroup) as caught:
-            await app[SessionStore].flush(session)
+            await app[LiveSessions].flush(session)
         (reason,) = caught.value.exceptions
         assert isinstance(reason, PersistenceError)
         assert "session 's' could not be written: the disk is full" in reason.message
         assert await app[SessionPersistence].read_from("s", 0) == before
         filler.unlink()
         write_turn(session)
-        await app[SessionStore].flush(session)
+        await app[LiveSessions].flush(session)
         assert await app[SessionPersistence].read_from("s", 0) == session.events[:]
 
 

@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 import pytest
 
 from dsh.core import App
-from dsh.session import SessionEvent, SessionHeader, SessionMeta, SessionStore
+from dsh.session import LiveSessions, SessionEvent, SessionHeader, SessionMeta
 from dsh.session.testing import worked_turn
 from dsh.session_persistence import SessionInUse, SessionPersistence
 from dsh.session_persistence.backend import summarize
@@ -191,19 +191,19 @@ async def test_a_session_of_another_process_cannot_be_resumed(
     hatchery.start("hold", bench.file)
     pid = hatchery.hear("held")
     async with App() as app:
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         await app.mount(SqlitePersistence, {"file": str(bench.file)}).settled()
         store, meta = app[SessionPersistence], SessionMeta(cwd="/w")
         for step in (store.load, store.archive, store.remove, store.salvage):
             with pytest.raises(SessionInUse, match=f"process {pid} on "):
                 await step("s")
         with pytest.raises(SessionInUse, match=f"process {pid} on "):
-            app[SessionStore].create(app.ctx, "s", seed=log, meta=meta)
+            app[LiveSessions].create(app.ctx, "s", seed=log, meta=meta)
         assert (await store.inspect("s")).events == log
         assert (await store.verify("s")).sound
         hatchery.kill(pid)
         assert (await store.load("s")).events == log
-        app[SessionStore].create(app.ctx, "s", seed=log, meta=meta)
+        app[LiveSessions].create(app.ctx, "s", seed=log, meta=meta)
 
 
 def test_of_two_processes_that_resume_at_once_one_wins(bench: Any, tmp_path: Path) -> None:

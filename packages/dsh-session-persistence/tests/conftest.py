@@ -14,12 +14,12 @@ import pytest
 
 from dsh.core import App, Failure, Mount
 from dsh.session import (
+    LiveSessions,
     MessageTrigger,
     Session,
     SessionEvent,
     SessionHeader,
     SessionMeta,
-    SessionStore,
     TurnStart,
     UserSource,
 )
@@ -92,7 +92,7 @@ class Bench:
     """A running app with a session store and a store in memory."""
 
     app: App
-    sessions: SessionStore
+    sessions: LiveSessions
     disk: MemoryDisk
     failures: list[Failure] = field(default_factory=list[Failure])
     mount: Mount | None = None
@@ -152,8 +152,8 @@ async def opened(
 ) -> AsyncGenerator[Bench, None]:
     """Run an app on a disk, as a process would."""
     async with App() as app:
-        await app.mount(SessionStore).settled()
-        bench = Bench(app, app[SessionStore], disk or MemoryDisk())
+        await app.mount(LiveSessions).settled()
+        bench = Bench(app, app[LiveSessions], disk or MemoryDisk())
         app.on_error(app.ctx, bench.failures.append)
         if store:
             await bench.load_plugin(**config)

@@ -15,7 +15,7 @@ from dsh.session import (
     SessionMeta,
     UnknownData,
 )
-from dsh.session.errors import SessionStoreError
+from dsh.session.errors import LiveSessionError
 from dsh.session.events import SessionCreated
 from dsh.session.testing import types_of, write_turn
 from dsh.session_persistence import (
@@ -32,7 +32,7 @@ async def test_a_second_object_with_a_live_id_changes_nothing(open_bench: Any) -
     # case: PS-20
     async with open_bench() as bench:
         first = bench.live()
-        with pytest.raises(SessionStoreError, match="already exists"):
+        with pytest.raises(LiveSessionError, match="already exists"):
             bench.live()
         write_turn(first)
         await bench.sessions.flush(first)

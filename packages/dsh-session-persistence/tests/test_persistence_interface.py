@@ -14,12 +14,12 @@ from dsh.llm import ToolCallBlock
 from dsh.session import (
     APPEND,
     AssistantMessage,
+    LiveSessions,
     MessageTrigger,
     Session,
     SessionEvent,
     SessionHeader,
     SessionMeta,
-    SessionStore,
     StepStart,
     ToolCall,
     ToolResult,
@@ -49,7 +49,7 @@ def header(id: str = "s", **fields: Any) -> SessionHeader:
 
 
 async def open_store(app: App, disk: MemoryDisk | None = None) -> SessionPersistence:
-    await app.mount(SessionStore).settled()
+    await app.mount(LiveSessions).settled()
     await app.mount(MemoryPersistence, {"disk": disk or MemoryDisk()}).settled()
     return app[SessionPersistence]
 
@@ -316,7 +316,7 @@ async def test_a_live_session_is_written_at_each_flush() -> None:
     disk = MemoryDisk()
     async with App() as app:
         await open_store(app, disk)
-        sessions = app[SessionStore]
+        sessions = app[LiveSessions]
         session = sessions.create(app.ctx, "s", meta=SessionMeta(cwd="/w"))
         write_turn(session)
         assert disk.events("s") == ()
@@ -332,7 +332,7 @@ async def test_a_failed_flush_raises_and_keeps_the_events() -> None:
     disk = MemoryDisk()
     async with App() as app:
         await open_store(app, disk)
-        sessions = app[SessionStore]
+        sessions = app[LiveSessions]
         session = sessions.create(app.ctx, "s")
         write_turn(session)
         disk.failures.append(OSError("no space"))
@@ -353,7 +353,7 @@ async def test_a_fresh_session_cannot_take_a_stored_id() -> None:
     disk = MemoryDisk()
     async with App() as app:
         store = await open_store(app, disk)
-        sessions = app[SessionStore]
+        sessions = app[LiveSessions]
         await store.create(header())
         await store.append("s", LOG)
         with pytest.raises(StoredSessionExists):
@@ -367,14 +367,14 @@ async def test_a_resumed_session_writes_what_is_new() -> None:
     disk = MemoryDisk()
     async with App() as app:
         await open_store(app, disk)
-        sessions = app[SessionStore]
+        sessions = app[LiveSessions]
         first = sessions.create(app.ctx, "s", meta=SessionMeta(cwd="/w", seed_length=0))
         write_turn(first)
         first.append(TurnStart(2, TRIGGER))
         await sessions.flush(first)
     async with App() as app:
         store = await open_store(app, disk)
-        sessions = app[SessionStore]
+        sessions = app[LiveSessions]
         loaded = await store.load("s")
         session = sessions.create(
             app.ctx, "s", seed=loaded.events, meta=SessionMeta.of(loaded.header)
@@ -397,7 +397,7 @@ async def test_a_session_from_elsewhere_cannot_claim_a_stored_log() -> None:
         await store.append("s", LOG)
         for meta in (SessionMeta(), SessionMeta(cwd="/elsewhere")):
             with pytest.raises(StoredSessionExists):
-                app[SessionStore].create(app.ctx, "s", seed=LOG, meta=meta)
+                app[LiveSessions].create(app.ctx, "s", seed=LOG, meta=meta)
 
 
 async def test_a_fork_is_stored_once_with_its_seed() -> None:
@@ -405,7 +405,7 @@ async def test_a_fork_is_stored_once_with_its_seed() -> None:
     disk = MemoryDisk()
     async with App() as app:
         await open_store(app, disk)
-        sessions = app[SessionStore]
+        sessions = app[LiveSessions]
         parent = sessions.create(app.ctx, "p")
         write_turn(parent)
         await sessions.flush(parent)
@@ -428,7 +428,7 @@ async def test_a_disposed_session_is_written_first() -> None:
         class Key: ...
 
         async with app.ctx.scope(Key()) as scope:
-            session = app[SessionStore].create(scope.ctx, "s")
+            session = app[LiveSessions].create(scope.ctx, "s")
             write_turn(session)
         assert (await store.load("s")).events == session.events[:]
         assert disk.events("s") == session.events[:]
@@ -439,7 +439,7 @@ async def test_a_live_session_is_loaded_between_its_turns_only() -> None:
     disk = MemoryDisk()
     async with App() as app:
         store = await open_store(app, disk)
-        session = app[SessionStore].create(app.ctx, "s")
+        session = app[LiveSessions].create(app.ctx, "s")
         write_turn(session)
         assert (await store.load("s")).events == session.events[:]
         session.append(TurnStart(2, TRIGGER))
@@ -454,7 +454,7 @@ async def test_a_store_takes_up_live_sessions_without_closing_their_turn() -> No
     disk = MemoryDisk()
     async with App() as app:
         await open_store(app, disk)
-        sessions = app[SessionStore]
+        sessions = app[LiveSessions]
         session = sessions.create(app.ctx, "s")
         session.append(TurnStart(1, TRIGGER))
         await sessions.flush(session)
@@ -490,7 +490,7 @@ async def test_sessions_are_archived_and_removed_for_people() -> None:
 async def test_a_live_session_is_neither_archived_nor_removed() -> None:
     async with App() as app:
         store = await open_store(app)
-        sessions = app[SessionStore]
+        sessions = app[LiveSessions]
         session = sessions.create(app.ctx, "s")
         write_turn(session)
         await sessions.flush(session)

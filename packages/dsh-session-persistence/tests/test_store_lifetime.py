@@ -11,7 +11,7 @@ import pytest
 
 from dsh.core import App, InvalidPluginError, Plugin, PluginConfig, on, settings
 from dsh.session import (
-    SessionStore,
+    LiveSessions,
     StepStart,
     UnknownData,
 )
@@ -360,10 +360,10 @@ async def test_a_store_that_is_given_up_still_lets_go(open_bench: Any, gate_of: 
     disk = MemoryDisk()
     gate = gate_of(disk)
     async with App(teardown_grace_s=0.01) as app:
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         mount = app.mount(MemoryPersistence, {"disk": disk})
         await mount.settled()
-        session = app[SessionStore].create(app.ctx, "s")
+        session = app[LiveSessions].create(app.ctx, "s")
         write_turn(session)
         gate.hold("write")
         async with anyio.create_task_group() as tasks:

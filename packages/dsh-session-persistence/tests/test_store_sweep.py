@@ -12,7 +12,7 @@ import trio
 
 from dsh.core import InactiveContextError, MissingServiceError
 from dsh.session import MessageTrigger, Session, StepStart, TurnStart, UserSource
-from dsh.session.errors import SessionStoreError
+from dsh.session.errors import LiveSessionError
 from dsh.session.testing import assert_balanced, worked_turn, write_turn
 from dsh.session_persistence import PersistenceError, StoredSession
 from dsh.session_persistence.testing import MemoryDisk
@@ -111,7 +111,7 @@ class Scene:
 
 
 DEEDS = ["flush", "load", "resume", "load_live", "restart"]
-AWAY = (InactiveContextError, MissingServiceError, SessionStoreError)
+AWAY = (InactiveContextError, MissingServiceError, LiveSessionError)
 """What is raised where the store, or the session, has been taken away."""
 BLOWS = ["cancel", "dispose", "unload", "append"]
 

@@ -44,7 +44,7 @@ from dsh.session import (
     event_to_wire,
     event_types,
 )
-from dsh.session._data import is_spine
+from dsh.session._session_data import is_spine
 from dsh.session.errors import SessionFormatError
 from dsh.session.testing import worked_turn
 

@@ -22,11 +22,12 @@ from dsh.session import (
     AssistantMessage,
     Completed,
     ContextMessage,
-    EpochHeader,
+    Enclosure,
     MessageTrigger,
     Replace,
     RequestHeader,
     RequestHeaderDelta,
+    RequestHeaderSnapshot,
     Session,
     SessionData,
     SessionEvent,
@@ -37,7 +38,6 @@ from dsh.session import (
     ToolResult,
     TurnEnd,
     TurnStart,
-    TurnState,
     UnknownData,
     UserMessage,
     UserSource,
@@ -177,7 +177,7 @@ def test_a_result_may_be_replaced_later_in_another_step() -> None:
 
 
 def test_a_position_follows_whatever_it_is_given() -> None:
-    state = TurnState()
+    state = Enclosure()
     state.advance(TurnStart(5, MessageTrigger(USER)))
     state.advance(StepStart(5, 9))
     assert (state.turn, state.step, state.last_turn, state.last_step) == (5, 9, 5, 9)
@@ -214,10 +214,10 @@ def test_a_delta_without_a_snapshot_is_refused() -> None:
 def test_the_header_in_force_follows_the_log() -> None:
     session = opened(START)
     assert session.request_header() is None
-    session.append(RequestHeader(EpochHeader(LlmCallConfig("m"), system=""), "initial"))
+    session.append(RequestHeaderSnapshot(RequestHeader(LlmCallConfig("m"), system=""), "initial"))
     header = session.request_header()
     assert header is not None
-    assert header == EpochHeader(LlmCallConfig("m"))
+    assert header == RequestHeader(LlmCallConfig("m"))
     assert session.request_header() is header
     session.append(RequestHeaderDelta(config=LlmCallConfig("n")))
     assert session.request_header() == replace(header, config=LlmCallConfig("n"))

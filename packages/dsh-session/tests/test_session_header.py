@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from dsh.llm import LlmCallConfig, Message, TextBlock, ToolSchema
 from dsh.session import (
-    EpochHeader,
     HeaderRecord,
     MessageTrigger,
     RequestHeader,
     RequestHeaderDelta,
+    RequestHeaderSnapshot,
     Session,
     SessionEvent,
     SystemDelta,
@@ -41,12 +41,12 @@ def message(text: str) -> Message:
     return Message("user", (TextBlock(text),))
 
 
-def head(system: str | None = None, names: str = "", prefix: str = "") -> EpochHeader:
+def head(system: str | None = None, names: str = "", prefix: str = "") -> RequestHeader:
     found = tuple(message(item) for item in prefix) or None
-    return EpochHeader(CONFIG, system, tools(names), found)
+    return RequestHeader(CONFIG, system, tools(names), found)
 
 
-def round_trips(old: EpochHeader, new: EpochHeader) -> bool:
+def round_trips(old: RequestHeader, new: RequestHeader) -> bool:
     delta = diff_header(old, new)
     return delta is not None and apply_header_delta(old, delta) == new
 
@@ -59,10 +59,10 @@ def opened() -> Session:
 
 def test_empty_parts_are_absent_and_equal_headers_differ_in_nothing() -> None:
     # case: H-01
-    assert canonical_header(EpochHeader(CONFIG, "", (), ())) == EpochHeader(CONFIG)
-    assert diff_header(EpochHeader(CONFIG, "", (), ()), EpochHeader(CONFIG)) is None
+    assert canonical_header(RequestHeader(CONFIG, "", (), ())) == RequestHeader(CONFIG)
+    assert diff_header(RequestHeader(CONFIG, "", (), ()), RequestHeader(CONFIG)) is None
     assert diff_header(head("a", "xy", "p"), head("a", "xy", "p")) is None
-    listed = EpochHeader(CONFIG, "s", [tool("a")], [message("p")])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    listed = RequestHeader(CONFIG, "s", [tool("a")], [message("p")])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert canonical_header(listed).tools == (tool("a"),)
     assert canonical_header(listed).message_prefix == (message("p"),)
 
@@ -120,8 +120,8 @@ def test_tool_edits_round_trip_except_for_order(old: str, new: str, works: bool)
 
 def test_a_changed_tool_is_replaced_in_place() -> None:
     # case: H-03
-    old = EpochHeader(CONFIG, tools=(tool("a"), tool("b"), tool("c")))
-    new = EpochHeader(CONFIG, tools=(tool("a"), tool("b", "new"), tool("c")))
+    old = RequestHeader(CONFIG, tools=(tool("a"), tool("b"), tool("c")))
+    new = RequestHeader(CONFIG, tools=(tool("a"), tool("b", "new"), tool("c")))
     delta = diff_header(old, new)
     assert delta is not None
     assert delta.tools is not None
@@ -132,7 +132,7 @@ def test_a_changed_tool_is_replaced_in_place() -> None:
 
 def test_config_and_prefix_are_replaced_whole() -> None:
     old = head("s", "a", "pq")
-    new = EpochHeader(LlmCallConfig("n", stop=("x",)), "s", tools("a"), None)
+    new = RequestHeader(LlmCallConfig("n", stop=("x",)), "s", tools("a"), None)
     delta = diff_header(old, new)
     assert delta == RequestHeaderDelta(config=new.config, message_prefix=())
     assert diff_header(head("s"), head("t")) == RequestHeaderDelta(system=SystemDelta(0, 0, ("t",)))
@@ -146,18 +146,18 @@ def test_config_and_prefix_are_replaced_whole() -> None:
 def test_what_an_edit_does_not_name_stays() -> None:
     old = head("s", "a", "pq")
     config = LlmCallConfig("n")
-    assert apply_header_delta(old, RequestHeaderDelta(config=config)) == EpochHeader(
+    assert apply_header_delta(old, RequestHeaderDelta(config=config)) == RequestHeader(
         config, "s", old.tools, old.message_prefix
     )
 
 
 def test_a_stop_list_counts_element_by_element() -> None:
-    one = EpochHeader(LlmCallConfig("m", stop=("a", "b")))
-    two = EpochHeader(LlmCallConfig("m", stop=("b", "a")))
+    one = RequestHeader(LlmCallConfig("m", stop=("a", "b")))
+    two = RequestHeader(LlmCallConfig("m", stop=("b", "a")))
     assert round_trips(one, two)
 
 
-def events(*data: RequestHeader | RequestHeaderDelta) -> list[SessionEvent]:
+def events(*data: RequestHeaderSnapshot | RequestHeaderDelta) -> list[SessionEvent]:
     return [SessionEvent(seq, 0, item) for seq, item in enumerate(data)]
 
 
@@ -166,12 +166,14 @@ def test_the_fold_gives_the_header_in_force() -> None:
     first, second = head("a\nb", "x"), head("a\nc", "xy")
     delta = diff_header(first, second)
     assert delta is not None
-    log = events(RequestHeader(first, "initial"), delta)
+    log = events(RequestHeaderSnapshot(first, "initial"), delta)
     assert fold_request_header(log) == second
     assert fold_request_header(log[:1]) == first
     assert fold_request_header(log[1:], first) == second
     assert fold_request_header([]) is None
-    again = events(RequestHeader(first, "initial"), delta, RequestHeader(first, "resume"))
+    again = events(
+        RequestHeaderSnapshot(first, "initial"), delta, RequestHeaderSnapshot(first, "resume")
+    )
     assert fold_request_header(again) == first
 
 
@@ -195,13 +197,13 @@ def test_the_recorder_logs_what_is_needed_and_no_more() -> None:
     first = head("a\nb", "xy")
     event = record_request_header(session, state, first)
     assert event is not None
-    assert event.data == RequestHeader(first, "initial")
+    assert event.data == RequestHeaderSnapshot(first, "initial")
 
     assert record_request_header(session, state, head("a\nb", "xy")) is None
 
     event = record_request_header(session, HeaderRecord(), first)
     assert event is not None
-    assert event.data == RequestHeader(first, "resume")
+    assert event.data == RequestHeaderSnapshot(first, "resume")
 
     changed = head("a\nc", "xy")
     event = record_request_header(session, state, changed)
@@ -213,16 +215,16 @@ def test_the_recorder_logs_what_is_needed_and_no_more() -> None:
     reordered = head("a\nc", "yx")
     event = record_request_header(session, state, reordered)
     assert event is not None
-    assert event.data == RequestHeader(reordered, "fallback")
+    assert event.data == RequestHeaderSnapshot(reordered, "fallback")
     assert session.request_header() == reordered
 
 
 def test_the_recorder_takes_headers_that_are_not_canonical() -> None:
     session = opened()
     state = HeaderRecord()
-    record_request_header(session, state, EpochHeader(CONFIG, "", (), ()))
-    assert session.request_header() == EpochHeader(CONFIG)
-    assert record_request_header(session, state, EpochHeader(CONFIG, None, (), None)) is None
+    record_request_header(session, state, RequestHeader(CONFIG, "", (), ()))
+    assert session.request_header() == RequestHeader(CONFIG)
+    assert record_request_header(session, state, RequestHeader(CONFIG, None, (), None)) is None
 
 
 def test_a_refused_header_is_not_taken_as_recorded() -> None:
@@ -240,7 +242,7 @@ def test_the_logged_schema_is_detached_from_the_tool() -> None:
     session = opened()
     parameters = {"type": "object"}
     schema = ToolSchema("t", "d", parameters)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    record_request_header(session, HeaderRecord(), EpochHeader(CONFIG, tools=(schema,)))
+    record_request_header(session, HeaderRecord(), RequestHeader(CONFIG, tools=(schema,)))
     parameters["type"] = "changed"
     logged = session.request_header()
     assert logged is not None

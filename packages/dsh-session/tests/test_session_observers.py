@@ -16,12 +16,12 @@ from dsh.session import (
     APPEND,
     AssistantChunk,
     Completed,
+    LiveSessions,
     MessageTrigger,
     Replace,
     Session,
     SessionData,
     SessionEvent,
-    SessionStore,
     StepEnd,
     StepStart,
     ToolResult,
@@ -48,8 +48,8 @@ async def test_a_raising_observer_changes_nothing() -> None:
     async with App() as app:
         failures: list[Failure] = []
         app.on_error(app.ctx, failures.append)
-        await app.mount(SessionStore).settled()
-        session = app[SessionStore].create(app.ctx)
+        await app.mount(LiveSessions).settled()
+        session = app[LiveSessions].create(app.ctx)
         heard: list[str] = []
 
         def broken(event: SessionEventAppended) -> None:
@@ -72,8 +72,8 @@ async def test_a_raising_validator_keeps_the_event_out() -> None:
     # case: S-03
     # case: core F-02
     async with App() as app:
-        await app.mount(SessionStore).settled()
-        store = app[SessionStore]
+        await app.mount(LiveSessions).settled()
+        store = app[LiveSessions]
         session = store.create(app.ctx)
         heard: list[int] = []
         app.ctx.on(SessionEventAppended, lambda event: heard.append(event.event.seq))
@@ -99,8 +99,8 @@ async def test_a_raising_validator_keeps_the_event_out() -> None:
 async def test_a_vetoed_replace_leaves_the_surface_alone() -> None:
     # case: U-06
     async with App() as app:
-        await app.mount(SessionStore).settled()
-        store = app[SessionStore]
+        await app.mount(LiveSessions).settled()
+        store = app[LiveSessions]
         session = store.create(app.ctx)
         session.append(TurnStart(1, MessageTrigger(UserSource())))
         for text in "ab":
@@ -123,8 +123,8 @@ async def test_a_vetoed_replace_leaves_the_surface_alone() -> None:
 async def test_the_event_is_in_the_log_when_observers_hear_of_it() -> None:
     # case: S-05
     async with App() as app:
-        await app.mount(SessionStore).settled()
-        session = app[SessionStore].create(app.ctx)
+        await app.mount(LiveSessions).settled()
+        session = app[LiveSessions].create(app.ctx)
         seen: list[bool] = []
 
         def look(event: SessionEventAppended) -> None:
@@ -143,8 +143,8 @@ async def test_an_append_from_an_observer_is_refused_without_reordering() -> Non
     async with App() as app:
         failures: list[Failure] = []
         app.on_error(app.ctx, failures.append)
-        await app.mount(SessionStore).settled()
-        session = app[SessionStore].create(app.ctx)
+        await app.mount(LiveSessions).settled()
+        session = app[LiveSessions].create(app.ctx)
         refused: list[str] = []
         heard: list[int] = []
 
@@ -169,8 +169,8 @@ async def test_an_append_from_an_observer_is_refused_without_reordering() -> Non
 async def test_an_append_from_a_validator_is_refused() -> None:
     # case: U-07
     async with App() as app:
-        await app.mount(SessionStore).settled()
-        store = app[SessionStore]
+        await app.mount(LiveSessions).settled()
+        store = app[LiveSessions]
         session = store.create(app.ctx)
         effect = store.validator(app.ctx, lambda subject, event: subject.append(Note(1)) and None)
         with pytest.raises(EventRefusedError) as caught:
@@ -186,8 +186,8 @@ async def test_parked_work_runs_in_order_when_the_notification_is_over() -> None
     async with App() as app:
         failures: list[Failure] = []
         app.on_error(app.ctx, failures.append)
-        await app.mount(SessionStore).settled()
-        session = app[SessionStore].create(app.ctx)
+        await app.mount(LiveSessions).settled()
+        session = app[LiveSessions].create(app.ctx)
         session.append(TurnStart(1, MessageTrigger(UserSource())))
 
         def note(value: str) -> None:
@@ -218,8 +218,8 @@ async def test_parked_work_runs_in_order_when_the_notification_is_over() -> None
 
 async def test_work_parked_by_a_validator_runs_although_the_event_is_refused() -> None:
     async with App() as app:
-        await app.mount(SessionStore).settled()
-        store = app[SessionStore]
+        await app.mount(LiveSessions).settled()
+        store = app[LiveSessions]
         session = store.create(app.ctx)
         session.append(TurnStart(1, MessageTrigger(UserSource())))
 
@@ -236,8 +236,8 @@ async def test_work_parked_by_a_validator_runs_although_the_event_is_refused() -
 
 async def test_work_parked_by_a_validator_waits_for_the_event_it_looked_at() -> None:
     async with App() as app:
-        await app.mount(SessionStore).settled()
-        store = app[SessionStore]
+        await app.mount(LiveSessions).settled()
+        store = app[LiveSessions]
         session = store.create(app.ctx)
 
         def park(subject: Session, event: SessionEvent) -> None:
@@ -251,8 +251,8 @@ async def test_work_parked_by_a_validator_waits_for_the_event_it_looked_at() -> 
 
 async def test_parked_work_is_not_cut_into_by_what_it_appends() -> None:
     async with App() as app:
-        await app.mount(SessionStore).settled()
-        session = app[SessionStore].create(app.ctx)
+        await app.mount(LiveSessions).settled()
+        session = app[LiveSessions].create(app.ctx)
         done: list[str] = []
 
         def first() -> None:
@@ -275,8 +275,8 @@ async def test_closing_records_are_committed_over_an_objection() -> None:
     async with App() as app:
         failures: list[Failure] = []
         app.on_error(app.ctx, failures.append)
-        await app.mount(SessionStore).settled()
-        store = app[SessionStore]
+        await app.mount(LiveSessions).settled()
+        store = app[LiveSessions]
         session = store.create(app.ctx)
         session.append(TurnStart(1, MessageTrigger(UserSource())))
         session.append(StepStart(1, 1))
@@ -306,8 +306,8 @@ async def test_closing_records_are_committed_over_an_objection() -> None:
 
 async def test_a_dispatch_veto_reaches_the_appender_but_never_keeps_a_turn_open() -> None:
     async with App() as app:
-        await app.mount(SessionStore).settled()
-        session = app[SessionStore].create(app.ctx)
+        await app.mount(LiveSessions).settled()
+        session = app[LiveSessions].create(app.ctx)
         session.append(TurnStart(1, MessageTrigger(UserSource())))
 
         def veto(event: object, key: object, mode: str) -> None:
@@ -326,8 +326,8 @@ async def test_an_objection_at_the_door_comes_before_one_of_the_dispatch() -> No
     async with App() as app:
         failures: list[Failure] = []
         app.on_error(app.ctx, failures.append)
-        await app.mount(SessionStore).settled()
-        session = app[SessionStore].create(app.ctx)
+        await app.mount(LiveSessions).settled()
+        session = app[LiveSessions].create(app.ctx)
         session.append(TurnStart(1, MessageTrigger(UserSource())))
 
         def object_to_it(subject: Session, event: SessionEvent) -> None:
@@ -337,7 +337,7 @@ async def test_an_objection_at_the_door_comes_before_one_of_the_dispatch() -> No
             if isinstance(event, SessionEventAppended):
                 raise DshError("dispatch", code="VETO")
 
-        app[SessionStore].validator(app.ctx, object_to_it)
+        app[LiveSessions].validator(app.ctx, object_to_it)
         app.on_dispatch(app.ctx, veto)
         session.append(TurnEnd(1, Completed()))
         assert str(session.take_objection()) == "validator"
@@ -347,8 +347,8 @@ async def test_an_objection_at_the_door_comes_before_one_of_the_dispatch() -> No
 
 async def test_an_objection_to_a_chunk_reaches_the_appender() -> None:
     async with App() as app:
-        await app.mount(SessionStore).settled()
-        session = app[SessionStore].create(app.ctx)
+        await app.mount(LiveSessions).settled()
+        session = app[LiveSessions].create(app.ctx)
         session.append(TurnStart(1, MessageTrigger(UserSource())))
         session.append(StepStart(1, 1))
 
@@ -360,7 +360,7 @@ async def test_an_objection_to_a_chunk_reaches_the_appender() -> None:
                 raise DshError("dispatch", code="VETO")
 
         chunk = AssistantChunk(1, 1, TextDelta(0, "x"))
-        rule = app[SessionStore].validator(app.ctx, object_to_it)
+        rule = app[LiveSessions].validator(app.ctx, object_to_it)
         with pytest.raises(DshError, match="validator"):
             session.append(chunk)
         assert session.seq == 2
@@ -374,8 +374,8 @@ async def test_an_objection_to_a_chunk_reaches_the_appender() -> None:
 
 async def test_validators_can_leave_chunks_out() -> None:
     async with App() as app:
-        await app.mount(SessionStore).settled()
-        store = app[SessionStore]
+        await app.mount(LiveSessions).settled()
+        store = app[LiveSessions]
         session = store.create(app.ctx)
         some: list[str] = []
         every: list[str] = []

@@ -13,13 +13,13 @@ from dsh.session import (
     AssistantChunk,
     Completed,
     ContextMessage,
-    EpochHeader,
     Failed,
     HeaderRecord,
     MessageTrigger,
     PluginSource,
     Replace,
     RequestHeader,
+    RequestHeaderSnapshot,
     Session,
     StepEnd,
     StepStart,
@@ -47,7 +47,7 @@ def begun(prompt: str = "hi") -> Session:
     return session
 
 
-def asked(session: Session, header: EpochHeader, *, record: HeaderRecord | None = None) -> None:
+def asked(session: Session, header: RequestHeader, *, record: HeaderRecord | None = None) -> None:
     """Open a step and make its request."""
     turn, step = session.last_turn, session.last_step + 1
     session.append(StepStart(turn, step))
@@ -57,7 +57,7 @@ def asked(session: Session, header: EpochHeader, *, record: HeaderRecord | None 
 
 def test_a_request_holds_header_prefix_and_history() -> None:
     session = begun()
-    header = EpochHeader(CONFIG, "You are brief.", (TOOL,), (RULES,))
+    header = RequestHeader(CONFIG, "You are brief.", (TOOL,), (RULES,))
     asked(session, header)
     session.append(ContextMessage((TextBlock("later"),), NOTE), APPEND)
     for log in (session.events, session.events[:], reloaded(session).events):
@@ -70,9 +70,9 @@ def test_a_request_holds_header_prefix_and_history() -> None:
 
 def test_each_step_has_the_header_and_the_history_of_its_time() -> None:
     session, record = begun(), HeaderRecord()
-    asked(session, EpochHeader(CONFIG, "one"), record=record)
+    asked(session, RequestHeader(CONFIG, "one"), record=record)
     session.append(StepEnd(1, 1))
-    asked(session, EpochHeader(CONFIG, "two"), record=record)
+    asked(session, RequestHeader(CONFIG, "two"), record=record)
     session.append(StepEnd(1, 2))
     session.append(TurnEnd(1, Completed()))
     write_turn(session, "more")
@@ -84,10 +84,10 @@ def test_each_step_has_the_header_and_the_history_of_its_time() -> None:
 
 def test_what_was_replaced_is_out_of_later_requests_alone() -> None:
     session, record = begun("long story"), HeaderRecord()
-    asked(session, EpochHeader(CONFIG), record=record)
+    asked(session, RequestHeader(CONFIG), record=record)
     session.append(StepEnd(1, 1))
     session.append(UserMessage((TextBlock("short"),), UserSource()), Replace(1, 1), (1,))
-    asked(session, EpochHeader(CONFIG), record=record)
+    asked(session, RequestHeader(CONFIG), record=record)
     before, after = (rebuild_request(session.events, 1, step) for step in (1, 2))
     assert before.messages == (Message("user", (TextBlock("long story"),)),)
     assert after.messages == (Message("user", (TextBlock("short"),)),)
@@ -99,7 +99,7 @@ def test_an_open_step_has_the_request_that_is_under_way() -> None:
     with pytest.raises(RebuildError) as caught:
         rebuild_request(session.events, 1, 1)
     assert caught.value.code == RebuildError.NO_REQUEST
-    session.append(RequestHeader(EpochHeader(CONFIG), "initial"))
+    session.append(RequestHeaderSnapshot(RequestHeader(CONFIG), "initial"))
     assert rebuild_request(session.events, 1, 1).config == CONFIG
     assert request_steps(session.events) == ((1, 1),)
 
@@ -113,7 +113,7 @@ def test_a_step_without_chunks_made_a_request_unless_it_failed(
 ) -> None:
     session = begun()
     session.append(StepStart(1, 1))
-    session.append(RequestHeader(EpochHeader(CONFIG), "initial"))
+    session.append(RequestHeaderSnapshot(RequestHeader(CONFIG), "initial"))
     session.append(StepEnd(1, 1))
     session.append(TurnEnd(1, reason))
     assert request_steps(session.events) == (((1, 1),) if made else ())

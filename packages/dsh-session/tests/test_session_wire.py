@@ -33,7 +33,6 @@ from dsh.session import (
     Completed,
     ContextMessage,
     Disposed,
-    EpochHeader,
     ErrorInfo,
     Failed,
     InjectionTrigger,
@@ -53,6 +52,7 @@ from dsh.session import (
     Replace,
     RequestHeader,
     RequestHeaderDelta,
+    RequestHeaderSnapshot,
     Session,
     SessionData,
     SessionEvent,
@@ -79,14 +79,14 @@ from dsh.session import (
     header_from_wire,
     header_to_wire,
 )
-from dsh.session._data import is_spine
+from dsh.session._session_data import is_spine
 from dsh.session.errors import SessionFormatError
 from dsh.session.testing import reloaded, worked_turn
 
 USER = UserSource()
 TEXT = (TextBlock("t"),)
 TOOL = ToolSchema("t", "d", {"type": "object", "additionalProperties": None})
-HEADER = EpochHeader(LlmCallConfig("p/m", 0.5, 10, ("x",), "high"), "sys", (TOOL,), (
+HEADER = RequestHeader(LlmCallConfig("p/m", 0.5, 10, ("x",), "high"), "sys", (TOOL,), (
     Message("user", TEXT),
 ))  # fmt: skip
 
@@ -232,7 +232,7 @@ PAYLOADS: list[tuple[SessionData, dict[str, Any]]] = [
         {"todos": [{"content": "a", "status": "in_progress"}]},
     ),
     (
-        RequestHeader(HEADER, "initial"),
+        RequestHeaderSnapshot(HEADER, "initial"),
         {
             "header": {
                 "config": {

@@ -10,7 +10,7 @@ import pytest
 from dsh.core import App, EntryPoint, MountState
 from dsh.core.testing import fake_entry_points
 from dsh.loader import BootError, open_app
-from dsh.session import SessionHeader, SessionStore
+from dsh.session import LiveSessions, SessionHeader
 from dsh.session.testing import worked_turn, write_turn
 from dsh.session_persistence import (
     PersistenceError,
@@ -56,11 +56,11 @@ ROWS: dict[str, object] = {"bundle": None, "plugins": ["record"]}
 
 async def test_a_row_is_enough_to_have_sessions_kept() -> None:
     with fake_entry_points(*points(Record, seam=False), *points(MemoryPersistence)):
-        async with open_app(ROWS, plugins=[SessionStore]) as app:
+        async with open_app(ROWS, plugins=[LiveSessions]) as app:
             assert set(app.seams) == {"session_persistence"}
-            session = app[SessionStore].create(app.ctx, "s")
+            session = app[LiveSessions].create(app.ctx, "s")
             write_turn(session)
-            await app[SessionStore].flush(session)
+            await app[LiveSessions].flush(session)
             assert (await newest_id(app)) == "s"
 
 
@@ -72,7 +72,7 @@ async def newest_id(app: App) -> str:
 async def test_a_store_that_cannot_be_opened_fails_the_start() -> None:
     installed = fake_entry_points(*points(Record, seam=False), *points(Shut))
     with installed, pytest.raises(BootError) as caught:
-        async with open_app(ROWS, plugins=[SessionStore]):
+        async with open_app(ROWS, plugins=[LiveSessions]):
             pass
     (problem,) = caught.value.problems
     assert problem.name == "record"
@@ -91,7 +91,7 @@ async def test_without_a_store_the_plugin_waits_for_one() -> None:
 async def store(anyio_backend: str) -> Any:
     """Return a store with sessions `aaa1`, `aaa2` of two folders, and `bbb` of an agent."""
     async with App() as app:
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         await app.mount(MemoryPersistence).settled()
         kept = app[SessionPersistence]
         for number, (name, cwd, origin) in enumerate(

@@ -15,7 +15,7 @@ from dsh.session import (
     Completed,
     MaxTokens,
     RecordTrigger,
-    RequestHeader,
+    RequestHeaderSnapshot,
     SessionData,
     SessionEvent,
     StepStart,
@@ -75,7 +75,7 @@ CHANGES: dict[str, tuple[type[SessionData], Callable[[Any], dict[str, Any]], str
         "max-tokens",
     ),
     "why a header was logged": (
-        RequestHeader,
+        RequestHeaderSnapshot,
         lambda data: {"reason": "resume"},
         "data.reason",
         "resume",
@@ -117,7 +117,9 @@ async def test_a_missing_event_is_found(kind: type[SessionData], everything: Log
     assert report.divergence.seq == seq
 
 
-@pytest.mark.parametrize("kind", [StepStart, AssistantMessage, ToolCall, ToolResult, RequestHeader])
+@pytest.mark.parametrize(
+    "kind", [StepStart, AssistantMessage, ToolCall, ToolResult, RequestHeaderSnapshot]
+)
 async def test_an_event_too_many_is_found(kind: type[SessionData], everything: Log) -> None:
     seq = where(everything, kind)
     report = await play(renumbered([*everything[: seq + 1], *everything[seq:]]))

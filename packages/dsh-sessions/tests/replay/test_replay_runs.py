@@ -14,9 +14,9 @@ from dsh.llm import LlmService, TextBlock
 from dsh.llm_replay import ScriptedAdapter, text, tool_call, tool_calls
 from dsh.session import (
     AssistantChunk,
+    LiveSessions,
     SessionEvent,
     SessionHeader,
-    SessionStore,
     StepEnd,
     TurnEnd,
     interrupted_turn_closers,
@@ -60,7 +60,7 @@ async def test_no_tool_no_adapter_and_no_store_is_asked(recorder: Recorder) -> N
         report = await replay_in(app, log)
         assert report.ok
         assert model.calls == []
-        assert app[SessionStore].list() == ()
+        assert app[LiveSessions].list() == ()
         assert app[ToolRegistry].visible() == ()
         assert queued == [(TextBlock("a"),)]
 

@@ -11,7 +11,7 @@ from dsh.agent_loop import AgentLoop, LoopConfig
 from dsh.core import Plugin, PluginConfig, settings
 from dsh.invariants import Invariants, InvariantsConfig
 from dsh.llm import LlmService
-from dsh.session import SessionStore
+from dsh.session import LiveSessions
 from dsh.system_prompt import SystemPrompt
 from dsh.tools import ToolRegistry
 
@@ -37,7 +37,7 @@ class AgentCore(Plugin):
         """Mount the parts and wait until they stand."""
         mounts = [
             self.ctx.mount(LlmService),
-            self.ctx.mount(SessionStore),
+            self.ctx.mount(LiveSessions),
             self.ctx.mount(SystemPrompt, self._part(SystemPrompt.Config)),
             self.ctx.mount(ToolRegistry),
             self.ctx.mount(AgentRegistry),

@@ -35,7 +35,7 @@ class AgentDisposed(Emit, name="agent/disposed", scope="agent", realm="agents"):
     """An agent left the registry. Its own scope is gone by then, so this is for outsiders."""
 
     agent: Agent
-    """The agent, already unlisted; its session is still in the store."""
+    """The agent, already unlisted; its session is still live."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dsh.agent import Agent, AgentStatus
 from dsh.agent.events import AgentCreated, AgentSessionStart, AgentStatusChanged
 from dsh.core import Context, Event
 from dsh.invariants._service import Reporter
-from dsh.session import Session, SessionEvent, SessionStore, TurnStart
+from dsh.session import LiveSessions, Session, SessionEvent, TurnStart
 
 __all__ = ["install"]
 
@@ -53,4 +53,4 @@ def install(ctx: Context, report: Reporter) -> None:
     ctx.on(AgentStatusChanged, agents.on_status, prepend=True)
     ctx.on(AgentCreated, agents.on_created, prepend=True)
     ctx.on(AgentSessionStart, agents.on_session_start, prepend=True)
-    ctx[SessionStore].validator(ctx, agents.validate, chunks=False)
+    ctx[LiveSessions].validator(ctx, agents.validate, chunks=False)

@@ -10,13 +10,13 @@ from dsh.invariants._immutable import mutable_part
 from dsh.invariants._service import Reporter
 from dsh.llm import LlmRequest, StreamChunk
 from dsh.llm.events import LlmStream
-from dsh.session import SessionStore, rebuild_request
+from dsh.session import LiveSessions, rebuild_request
 from dsh.session.errors import RebuildError
 
 __all__ = ["check_request", "install"]
 
 
-def check_request(request: LlmRequest, store: SessionStore, report: Reporter) -> None:
+def check_request(request: LlmRequest, store: LiveSessions, report: Reporter) -> None:
     """Compare a request of the agent loop with what its session's log leads to.
 
     Requests of other makers and requests for sessions that are not live are not looked at.
@@ -58,7 +58,7 @@ def check_request(request: LlmRequest, store: SessionStore, report: Reporter) ->
 
 def install(ctx: Context, report: Reporter) -> None:
     """Look at every request before any other listener sees it."""
-    store = ctx[SessionStore]
+    store = ctx[LiveSessions]
 
     async def look(
         event: LlmStream, next: NextStream[StreamChunk]

@@ -8,7 +8,7 @@ from dsh.core import Context
 from dsh.invariants._immutable import mutable_part
 from dsh.invariants._service import Reporter
 from dsh.invariants._trace import SessionTrace, check_log
-from dsh.session import AssistantChunk, Session, SessionEvent, SessionStore
+from dsh.session import AssistantChunk, LiveSessions, Session, SessionEvent
 from dsh.session.events import SessionCreated, SessionEventAppended
 
 __all__ = ["install"]
@@ -80,7 +80,7 @@ class _Sessions:
 
 def install(ctx: Context, report: Reporter) -> None:
     """Check each event before it is committed, and each seed when its session is announced."""
-    store = ctx[SessionStore]
+    store = ctx[LiveSessions]
     sessions = _Sessions(report)
     for session in store.list():
         sessions.adopt(session)

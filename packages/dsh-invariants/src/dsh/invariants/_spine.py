@@ -10,7 +10,7 @@ from dsh.invariants import _agents, _prompts, _requests, _scopes, _session, _str
 from dsh.invariants._selection import Level
 from dsh.invariants._service import Installer
 from dsh.llm import LlmService
-from dsh.session import SessionStore
+from dsh.session import LiveSessions
 from dsh.system_prompt import SystemPrompt
 from dsh.tools import ToolRegistry
 
@@ -30,9 +30,9 @@ class Row:
 
 
 SPINE: Final = (
-    Row("dsh-session", _session.install, (SessionStore,), "basic"),
-    Row("dsh-agent", _agents.install, (SessionStore, AgentRegistry), "full"),
-    Row("dsh-agent-loop", _requests.install, (SessionStore, LlmService), "full"),
+    Row("dsh-session", _session.install, (LiveSessions,), "basic"),
+    Row("dsh-agent", _agents.install, (LiveSessions, AgentRegistry), "full"),
+    Row("dsh-agent-loop", _requests.install, (LiveSessions, LlmService), "full"),
     Row("dsh-core", _scopes.install, (), "full"),
     Row("dsh-llm", _streams.install, (LlmService,), "full"),
     Row("dsh-system-prompt", _prompts.install, (SystemPrompt,), "full"),

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from dsh.core import Context, Event
 from dsh.invariants._immutable import mutable_part
 from dsh.invariants._service import Reporter
-from dsh.session import Session, SessionStore
+from dsh.session import LiveSessions, Session
 from dsh.tools import ExecutionToken, ToolExecution, ToolExecutionResult
 from dsh.tools.events import ToolExecute, ToolFinished, ToolPostExecute, ToolPreExecute
 
@@ -82,6 +82,6 @@ class _Calls:
 
 def install(ctx: Context, report: Reporter) -> None:
     """Watch every call, except those of the turns that are open now."""
-    store = ctx.get(SessionStore)
+    store = ctx.get(LiveSessions)
     calls = _Calls(report, () if store is None else store.list())
     ctx.app.on_dispatch(ctx, calls.on_dispatch)

@@ -10,6 +10,7 @@ from dsh.core import DshError
 from dsh.invariants._service import Reporter
 from dsh.session import (
     AssistantChunk,
+    Enclosure,
     Replace,
     Session,
     SessionEvent,
@@ -18,7 +19,6 @@ from dsh.session import (
     ToolCall,
     ToolResult,
     TurnEnd,
-    TurnState,
 )
 from dsh.session.errors import EnclosureError, SurfaceError
 
@@ -37,7 +37,7 @@ class SessionTrace:
     __slots__ = ("_pending", "_turns", "next_seq")
 
     def __init__(self) -> None:
-        self._turns = TurnState()
+        self._turns = Enclosure()
         self._pending: set[str] = set()
         self.next_seq = 0
 

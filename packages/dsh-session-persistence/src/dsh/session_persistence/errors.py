@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from dsh.core import DshError, NotJsonError
-from dsh.session.errors import ForkError, SessionFormatError, SessionStoreError
+from dsh.session.errors import ForkError, LiveSessionError, SessionFormatError
 
 __all__ = [
     "AppendRefused",
@@ -70,7 +70,7 @@ class StoredSessionNotFound(PersistenceError, LookupError):
 class StoredSessionExists(PersistenceError):
     """The id is stored or reserved already."""
 
-    code = SessionStoreError.SESSION_ALREADY_EXISTS
+    code = LiveSessionError.SESSION_ALREADY_EXISTS
 
     def __init__(self, session_id: str, location: str | None = None) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""Event-sourced sessions: the append-only log, derived history and the session store."""
+"""Event-sourced sessions: the append-only log, derived history and the live sessions."""
 
 from dsh.session._codec import (
     EventRow,
@@ -7,37 +7,10 @@ from dsh.session._codec import (
     event_from_row,
     event_to_row,
 )
-from dsh.session._data import SessionData, UnknownData, event_types, type_name
 from dsh.session._derive import derive_event_message
+from dsh.session._enclosure import Enclosure
 from dsh.session._event import APPEND, Append, Replace, SessionEvent, SurfaceOp
-from dsh.session._fold import apply_header_delta, diff_header, fold_request_header
-from dsh.session._freeze import freeze, mend_text, thaw
-from dsh.session._header import EpochHeader, SystemDelta, ToolsDelta, canonical_header
-from dsh.session._kinds import (
-    Aborted,
-    Completed,
-    Disposed,
-    Failed,
-    InjectionTrigger,
-    Interrupted,
-    MaxTokens,
-    MaxTurnRequests,
-    MessageSource,
-    MessageTrigger,
-    OtherReason,
-    OtherSource,
-    OtherTrigger,
-    PluginSource,
-    RecordTrigger,
-    Refusal,
-    Rejected,
-    TurnEndReason,
-    TurnTrigger,
-    UserSource,
-)
-from dsh.session._log import EventLog
-from dsh.session._pairing import is_tool_pairing_balanced
-from dsh.session._payloads import (
+from dsh.session._event_types import (
     SYNTHETIC_RESULT_CODES,
     TOOL_NOT_STARTED,
     TOOL_OUTCOME_UNKNOWN,
@@ -46,9 +19,9 @@ from dsh.session._payloads import (
     ContextMessage,
     ErrorInfo,
     PromptBlocked,
-    RequestHeader,
     RequestHeaderDelta,
     RequestHeaderReason,
+    RequestHeaderSnapshot,
     SteeringMessage,
     StepEnd,
     StepStart,
@@ -61,15 +34,42 @@ from dsh.session._payloads import (
     TurnStart,
     UserMessage,
 )
+from dsh.session._fork import fork_boundary
+from dsh.session._freeze import freeze, mend_text, thaw
+from dsh.session._live_sessions import LiveSessions
+from dsh.session._log import EventLog
+from dsh.session._message_sources import MessageSource, OtherSource, PluginSource, UserSource
+from dsh.session._pairing import is_tool_pairing_balanced
 from dsh.session._rebuild import rebuild_request, request_steps
-from dsh.session._record import HeaderRecord, record_request_header
 from dsh.session._repair import interrupted_turn_closers, synthetic_tool_result
+from dsh.session._request_header import RequestHeader, SystemDelta, ToolsDelta, canonical_header
+from dsh.session._request_header_fold import apply_header_delta, diff_header, fold_request_header
+from dsh.session._request_header_log import HeaderRecord, record_request_header
 from dsh.session._session import Session
+from dsh.session._session_data import SessionData, UnknownData, event_types, type_name
 from dsh.session._session_header import SESSION_FORMAT_VERSION, SessionHeader, SessionMeta
-from dsh.session._store import SessionStore
 from dsh.session._surface import Surface
 from dsh.session._tap import SessionTap, Validator
-from dsh.session._turns import TurnState
+from dsh.session._turn_end_reasons import (
+    Aborted,
+    Completed,
+    Disposed,
+    Failed,
+    Interrupted,
+    MaxTokens,
+    MaxTurnRequests,
+    OtherReason,
+    Refusal,
+    Rejected,
+    TurnEndReason,
+)
+from dsh.session._turn_triggers import (
+    InjectionTrigger,
+    MessageTrigger,
+    OtherTrigger,
+    RecordTrigger,
+    TurnTrigger,
+)
 from dsh.session._undeclared import undeclared_kinds
 from dsh.session._wire import event_from_wire, event_to_wire, header_from_wire, header_to_wire
 
@@ -86,7 +86,7 @@ __all__ = [
     "Completed",
     "ContextMessage",
     "Disposed",
-    "EpochHeader",
+    "Enclosure",
     "ErrorInfo",
     "EventLog",
     "EventRow",
@@ -94,6 +94,7 @@ __all__ = [
     "HeaderRecord",
     "InjectionTrigger",
     "Interrupted",
+    "LiveSessions",
     "MaxTokens",
     "MaxTurnRequests",
     "MessageSource",
@@ -110,12 +111,12 @@ __all__ = [
     "RequestHeader",
     "RequestHeaderDelta",
     "RequestHeaderReason",
+    "RequestHeaderSnapshot",
     "Session",
     "SessionData",
     "SessionEvent",
     "SessionHeader",
     "SessionMeta",
-    "SessionStore",
     "SessionTap",
     "SteeringMessage",
     "StepEnd",
@@ -132,7 +133,6 @@ __all__ = [
     "TurnEnd",
     "TurnEndReason",
     "TurnStart",
-    "TurnState",
     "TurnTrigger",
     "UnknownData",
     "UserMessage",
@@ -150,6 +150,7 @@ __all__ = [
     "event_to_wire",
     "event_types",
     "fold_request_header",
+    "fork_boundary",
     "freeze",
     "header_from_wire",
     "header_to_wire",

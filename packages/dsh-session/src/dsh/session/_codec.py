@@ -33,10 +33,10 @@ from dsh.llm import (
     ToolCallDelta,
     UsageChunk,
 )
-from dsh.session._data import SessionData, UnknownData, is_spine, registered_type, type_name
 from dsh.session._event import APPEND, Replace, SessionEvent, SurfaceOp
+from dsh.session._event_types import AssistantChunk
 from dsh.session._freeze import thaw
-from dsh.session._payloads import AssistantChunk
+from dsh.session._session_data import SessionData, UnknownData, is_spine, registered_type, type_name
 from dsh.session._wire import event_from_wire
 from dsh.session.errors import SessionFormatError
 
@@ -70,8 +70,8 @@ def encode_event(event: SessionEvent) -> bytes:
     """
     data = event.data
     written = _encode_data(data)
-    kind = _quoted(type_name(data))
-    parts = [f'{{"type":{kind},"seq":{event.seq},"time":{event.time},"data":{written}']
+    event_type = _quoted(type_name(data))
+    parts = [f'{{"type":{event_type},"seq":{event.seq},"time":{event.time},"data":{written}']
     if isinstance(data, UnknownData) and data.ignorable:
         parts.append(',"ignorable":true')
     if event.surface_op is not None:
@@ -124,7 +124,7 @@ def event_to_row(event: SessionEvent) -> EventRow:
 
 
 def event_from_row(
-    kind: object,
+    event_type: object,
     seq: object,
     time: object,
     data: object,
@@ -140,7 +140,7 @@ def event_from_row(
         SessionFormatError: As `event_from_wire`; a column that should hold JSON and does not is
             `MALFORMED_EVENT`.
     """
-    cls = _spine_type(kind) if isinstance(kind, str) and ignorable is None else None
+    cls = _spine_type(event_type) if isinstance(event_type, str) and ignorable is None else None
     if cls is not None and type(seq) is int and type(time) is int:
         try:
             payload = adapter_of(cls).validate_json(cast("str", data))
@@ -155,9 +155,9 @@ def event_from_row(
         else:
             if op is None or cls.surface_eligible:
                 return SessionEvent(seq, time, payload, op, seqs)
-    where = f"the event at seq {seq!r} of type {kind!r}"
+    where = f"the event at seq {seq!r} of type {event_type!r}"
     wire: dict[str, Any] = {
-        "type": kind,
+        "type": event_type,
         "seq": seq,
         "time": time,
         "data": _parsed(data, f"{where}: its data"),
@@ -246,24 +246,24 @@ def _reader(line: bytes) -> _Reader | None:
     """Return what reads whole events of the spine's type that a line starts with, if it does."""
     if not line.startswith(_HEAD):
         return None
-    kind = line[9 : line.find(b'"', 9)]
-    if kind == b"assistant/chunk":
+    tag = line[9 : line.find(b'"', 9)]
+    if tag == b"assistant/chunk":
         start = line.find(_CHUNK) + 17
-        kind = line[start : line.find(b'"', start)]
+        tag = line[start : line.find(b'"', start)]
     try:
-        return _readers[kind]
+        return _readers[tag]
     except KeyError:
-        reader = _make_reader(kind.decode("ascii", "replace"))
+        reader = _make_reader(tag.decode("ascii", "replace"))
         if len(_readers) < _MOST:
-            _readers[kind] = reader
+            _readers[tag] = reader
         return reader
 
 
-def _make_reader(kind: str) -> _Reader | None:
-    if kind in _DELTAS:
-        schema = _Envelope(AssistantChunk, _delta_schema(_DELTAS[kind]))
+def _make_reader(tag: str) -> _Reader | None:
+    if tag in _DELTAS:
+        schema = _Envelope(AssistantChunk, _delta_schema(_DELTAS[tag]))
     else:
-        cls = _spine_type(kind) or (AssistantChunk if kind in _CHUNKS else None)
+        cls = _spine_type(tag) or (AssistantChunk if tag in _CHUNKS else None)
         if cls is None:
             return None
         schema = _Envelope(cls)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 
 from dsh.llm import ContentBlock, Message, TextBlock, ToolResultBlock
-from dsh.session._data import SessionData
 from dsh.session._event import SessionEvent
-from dsh.session._kinds import MessageSource
-from dsh.session._payloads import (
+from dsh.session._event_types import (
     AssistantMessage,
     ContextMessage,
     SteeringMessage,
     ToolResult,
     UserMessage,
 )
+from dsh.session._message_sources import MessageSource
+from dsh.session._session_data import SessionData
 
 __all__ = ["derive_event_message", "message_of"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from dsh.session._data import SessionData, type_name
+from dsh.session._session_data import SessionData, type_name
 
 __all__ = ["APPEND", "Append", "Replace", "SessionEvent", "SurfaceOp"]
 

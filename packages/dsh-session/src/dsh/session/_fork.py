@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-from dsh.session._payloads import TurnEnd
-from dsh.session._session import Session
+from collections.abc import Sequence
+
+from dsh.session._event import SessionEvent
+from dsh.session._event_types import TurnEnd
 from dsh.session.errors import ForkError
 
 __all__ = ["fork_boundary"]
 
 
-def fork_boundary(source: Session, boundary: object) -> int:
+def fork_boundary(session_id: str, events: Sequence[SessionEvent], boundary: object = None) -> int:
     """Return how many leading events a fork copies.
 
     Args:
-        source: The session to fork.
+        session_id: The session to fork, for the error.
+        events: Its log.
         boundary: Sequence number of the last event to copy; None copies the whole log.
 
     Raises:
         ForkError: Code `INVALID_BOUNDARY` or `OPEN_TURN`.
     """
     if boundary is None:
-        if source.seq == 0:
+        if not events:
             return 0
-        boundary = source.seq - 1
-    if type(boundary) is not int or not 0 <= boundary < source.seq:
+        boundary = len(events) - 1
+    if type(boundary) is not int or not 0 <= boundary < len(events):
         raise ForkError(
-            f"cannot fork session {source.id!r} at {boundary!r}: its log has {source.seq} events",
+            f"cannot fork session {session_id!r} at {boundary!r}: its log has {len(events)} events",
             code=ForkError.INVALID_BOUNDARY,
             hint="name the sequence number of a turn/end",
         )
-    event = source.events[boundary]
+    event = events[boundary]
     if not isinstance(event.data, TurnEnd):
         raise ForkError(
-            f"cannot fork session {source.id!r} at {boundary}: {event.type} stands there, and "
+            f"cannot fork session {session_id!r} at {boundary}: {event.type} stands there, and "
             "only a turn/end closes a turn",
             code=ForkError.OPEN_TURN,
             hint="name the sequence number of an earlier turn/end",

@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from dsh.core import VocabularyError
 from dsh.core.vocabulary import WIRE_CONFIG, Vocabulary, adapter_of
-from dsh.session._data import is_spine
+from dsh.session._session_data import is_spine
 
 __all__ = ["Family", "Flag", "OpenUnion", "Undeclared", "Whole"]
 

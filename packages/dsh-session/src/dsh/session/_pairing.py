@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from dsh.llm import ToolCallBlock
 from dsh.session._event import SessionEvent
-from dsh.session._payloads import AssistantMessage, ToolResult
+from dsh.session._event_types import AssistantMessage, ToolResult
 from dsh.session.errors import SurfaceError
 
 __all__ = ["is_tool_pairing_balanced"]

@@ -8,11 +8,11 @@ from typing import Final
 
 from dsh.llm import LlmRequest, Message
 from dsh.session._event import SessionEvent
-from dsh.session._fold import fold_request_header
-from dsh.session._header import EpochHeader
-from dsh.session._kinds import Failed
-from dsh.session._payloads import AssistantChunk, StepEnd, StepStart, TurnEnd
+from dsh.session._event_types import AssistantChunk, StepEnd, StepStart, TurnEnd
+from dsh.session._request_header import RequestHeader
+from dsh.session._request_header_fold import fold_request_header
 from dsh.session._surface import Surface
+from dsh.session._turn_end_reasons import Failed
 from dsh.session.errors import RebuildError
 
 __all__ = ["rebuild_request", "request_steps"]
@@ -168,7 +168,7 @@ class _Walk:
 _HEADERS: Final = frozenset({"request/header", "request/header-delta"})
 
 
-def _request(header: EpochHeader, history: tuple[Message, ...]) -> LlmRequest:
+def _request(header: RequestHeader, history: tuple[Message, ...]) -> LlmRequest:
     config = header.config
     return LlmRequest(
         model=config.model,

@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dsh.llm import TextBlock, ToolCallBlock
-from dsh.session._data import SessionData
 from dsh.session._event import APPEND, SessionEvent
-from dsh.session._kinds import Interrupted
-from dsh.session._payloads import (
+from dsh.session._event_types import (
     TOOL_NOT_STARTED,
     TOOL_OUTCOME_UNKNOWN,
     AssistantMessage,
@@ -21,6 +19,8 @@ from dsh.session._payloads import (
     TurnEnd,
     TurnStart,
 )
+from dsh.session._session_data import SessionData
+from dsh.session._turn_end_reasons import Interrupted
 
 __all__ = ["interrupted_turn_closers", "synthetic_tool_result"]
 

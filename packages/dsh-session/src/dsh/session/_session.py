@@ -9,20 +9,20 @@ from typing import Final
 
 from dsh.core import now_ms
 from dsh.llm import Message
-from dsh.session._data import SessionData, no_payload, type_name
-from dsh.session._door import check_marker, checked_sources, closes, is_plain
+from dsh.session._admission import check_marker, checked_sources, closes, is_plain
+from dsh.session._enclosure import Enclosure
 from dsh.session._event import SessionEvent, SurfaceOp
-from dsh.session._fold import fold_request_header
+from dsh.session._event_types import AssistantChunk, RequestHeaderDelta, RequestHeaderSnapshot
 from dsh.session._freeze import freeze
-from dsh.session._header import EpochHeader
 from dsh.session._log import EventLog
-from dsh.session._payloads import AssistantChunk, RequestHeader, RequestHeaderDelta
+from dsh.session._request_header import RequestHeader
+from dsh.session._request_header_fold import fold_request_header
 from dsh.session._seed import check_seed
+from dsh.session._session_data import SessionData, no_payload, type_name
 from dsh.session._session_header import SessionHeader
 from dsh.session._surface import Surface
 from dsh.session._tap import SessionTap, Validator
-from dsh.session._turns import TurnState
-from dsh.session.errors import EventRefusedError, SessionStoreError
+from dsh.session.errors import EventRefusedError, LiveSessionError
 
 __all__ = ["Session"]
 
@@ -52,6 +52,7 @@ class Session:
         "_busy",
         "_draining",
         "_enclosed",
+        "_enclosure",
         "_events",
         "_header",
         "_id",
@@ -60,7 +61,6 @@ class Session:
         "_request_header",
         "_surface",
         "_tap",
-        "_turns",
         "_view",
     )
 
@@ -77,8 +77,8 @@ class Session:
         self._events: list[SessionEvent] = []
         self._view = EventLog(self._events)
         self._surface = Surface(self._events)
-        self._turns = TurnState()
-        self._request_header: EpochHeader | None = None
+        self._enclosure = Enclosure()
+        self._request_header: RequestHeader | None = None
         self._tap: SessionTap | None = None
         self._objection: Exception | None = None
         self._busy = False
@@ -121,7 +121,7 @@ class Session:
 
     @property
     def attached(self) -> bool:
-        """Whether a store lists this session."""
+        """Whether a `LiveSessions` lists this session."""
         return self._tap is not None
 
     @property
@@ -132,22 +132,22 @@ class Session:
     @property
     def turn_open(self) -> int | None:
         """Number of the open turn."""
-        return self._turns.turn
+        return self._enclosure.turn
 
     @property
     def step_open(self) -> int | None:
         """Number of the open step."""
-        return self._turns.step
+        return self._enclosure.step
 
     @property
     def last_turn(self) -> int:
         """Highest turn number so far; 0 before the first turn."""
-        return self._turns.last_turn
+        return self._enclosure.last_turn
 
     @property
     def last_step(self) -> int:
         """Highest step number of the open turn, or of the last one; 0 before its first step."""
-        return self._turns.last_step
+        return self._enclosure.last_step
 
     @property
     def notifying(self) -> bool:
@@ -158,7 +158,7 @@ class Session:
         """Return the model's history: the same immutable message objects every time."""
         return self._surface.messages()
 
-    def request_header(self) -> EpochHeader | None:
+    def request_header(self) -> RequestHeader | None:
         """Return the request header in force, or None before the first request."""
         return self._request_header
 
@@ -235,23 +235,23 @@ class Session:
         else:
             fn()
 
-    # --- for stores -----------------------------------------------------------------------
+    # --- for `LiveSessions` ----------------------------------------------------------------
 
     def attach(self, tap: SessionTap) -> None:
-        """Plug a store in.
+        """Let a `LiveSessions` listen in.
 
         Raises:
-            SessionStoreError: Code `SESSION_ATTACHED` when a store is plugged in.
+            LiveSessionError: Code `SESSION_ATTACHED` when one listens already.
         """
         if self._tap is not None:
-            raise SessionStoreError(
-                f"session {self._id!r} is attached to a store already",
-                code=SessionStoreError.SESSION_ATTACHED,
+            raise LiveSessionError(
+                f"session {self._id!r} is attached already: some `sessions` lists it",
+                code=LiveSessionError.SESSION_ATTACHED,
             )
         self._tap = tap
 
     def detach(self, tap: SessionTap) -> None:
-        """Unplug a store; does nothing if another one, or none, is plugged in."""
+        """Let it listen no more; does nothing if another one listens, or none."""
         if self._tap is tap:
             self._tap = None
 
@@ -262,7 +262,7 @@ class Session:
         if not is_plain(data.chunk):
             data = freeze(data, where="assistant/chunk")
         if self._enclosed:
-            self._turns.check_chunk(data)
+            self._enclosure.check_chunk(data)
         event = SessionEvent(len(self._events), now_ms(), data)
         tap = self._tap
         if tap is None:
@@ -283,18 +283,18 @@ class Session:
     ) -> SessionEvent:
         if not isinstance(data, SessionData):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise no_payload(data)
-        kind = type_name(data)
-        data = freeze(data, where=kind, mend=closing)
-        check_marker(data, kind, surface)
+        event_type = type_name(data)
+        data = freeze(data, where=event_type, mend=closing)
+        check_marker(data, event_type, surface)
         seq = len(self._events)
-        cited = checked_sources(data, kind, sources, seq)
+        cited = checked_sources(data, event_type, sources, seq)
         event = SessionEvent(seq, now_ms(), data, surface, cited)
         if surface is not None:
             self._surface.accept(surface)
         if isinstance(data, RequestHeaderDelta):
             fold_request_header((event,), self._request_header)
         if self._enclosed:
-            self._turns.check(data, surface)
+            self._enclosure.check(data, surface)
         return event
 
     def _validate(
@@ -322,9 +322,9 @@ class Session:
         self._events.append(event)
         if event.surface_op is not None:
             self._surface.fold(event)
-        elif isinstance(data, RequestHeader | RequestHeaderDelta):
+        elif isinstance(data, RequestHeaderSnapshot | RequestHeaderDelta):
             self._request_header = fold_request_header((event,), self._request_header)
-        self._turns.advance(data)
+        self._enclosure.advance(data)
 
     def _announce(self, tap: SessionTap, event: SessionEvent, closing: bool) -> None:
         self._busy = True

@@ -43,7 +43,7 @@ class SessionHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionMeta:
-    """What the maker of a session says about it; the store adds id and version."""
+    """What the maker of a session says about it; `sessions` adds id and version."""
 
     cwd: str | None = None
     """Absolute path of the working directory."""

@@ -1,4 +1,4 @@
-"""Where a store plugs into a session."""
+"""Where `LiveSessions` listens in on a session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Validator: TypeAlias = "Callable[[Session, SessionEvent], None]"
 
 @dataclass(slots=True)
 class SessionTap:
-    """What a store plugs into a session while it lists it; its fields may change any time."""
+    """What `LiveSessions` puts into a session while it lists it; its fields may change any time."""
 
     owner: object | None
     """Scope key of the context through which the session was entered."""

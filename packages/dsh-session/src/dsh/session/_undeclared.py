@@ -7,9 +7,9 @@ from dataclasses import fields, is_dataclass
 from typing import Any, cast
 
 from dsh.llm import UnknownBlock
-from dsh.session._data import UnknownData
 from dsh.session._event import SessionEvent
 from dsh.session._open_union import Undeclared
+from dsh.session._session_data import UnknownData
 
 __all__ = ["undeclared_kinds"]
 

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from dsh.core import NotJsonError
 from dsh.core import json as djson
 from dsh.core.vocabulary import adapter_of
-from dsh.session._data import SessionData, UnknownData, is_spine, registered_type, type_name
 from dsh.session._event import APPEND, Replace, SessionEvent, SurfaceOp
 from dsh.session._freeze import thaw
+from dsh.session._session_data import SessionData, UnknownData, is_spine, registered_type, type_name
 from dsh.session._session_header import SESSION_FORMAT_VERSION, SessionHeader
 from dsh.session.errors import SessionFormatError
 
@@ -55,25 +55,25 @@ def event_from_wire(wire: Mapping[str, Any]) -> SessionEvent:
             and is not known; `MALFORMED_EVENT` says what of the envelope or of the payload of
             one of the spine's own types cannot be read.
     """
-    kind, seq, time = wire.get("type"), wire.get("seq"), wire.get("time")
-    if not isinstance(kind, str):
-        raise _malformed(kind, seq, "its type is no string")
+    event_type, seq, time = wire.get("type"), wire.get("seq"), wire.get("time")
+    if not isinstance(event_type, str):
+        raise _malformed(event_type, seq, "its type is no string")
     if type(seq) is not int or type(time) is not int:
-        raise _malformed(kind, seq, "seq and time must be integers")
+        raise _malformed(event_type, seq, "seq and time must be integers")
     foreign = sorted(set(wire) - _ENVELOPE)
     if foreign:
-        raise _malformed(kind, seq, f"unknown fields {', '.join(foreign)}")
-    surface = _surface_from_wire(kind, seq, wire.get("surfaceOp"))
-    cls = registered_type(kind)
+        raise _malformed(event_type, seq, f"unknown fields {', '.join(foreign)}")
+    surface = _surface_from_wire(event_type, seq, wire.get("surfaceOp"))
+    cls = registered_type(event_type)
     if surface is not None and (cls is None or not cls.surface_eligible):
         raise SessionFormatError(
-            f"the event at seq {seq} has type {kind!r}, which stands in the model's history and "
-            "is not known here",
+            f"the event at seq {seq} has type {event_type!r}, which stands in the model's "
+            "history and is not known here",
             code=SessionFormatError.UNKNOWN_SURFACE_TYPE,
             hint="open this session with the version that wrote it, or a newer one",
         )
-    data = _payload_from_wire(cls, kind, seq, wire)
-    return SessionEvent(seq, time, data, surface, _sources(kind, seq, wire))
+    data = _payload_from_wire(cls, event_type, seq, wire)
+    return SessionEvent(seq, time, data, surface, _sources(event_type, seq, wire))
 
 
 def header_to_wire(header: SessionHeader) -> dict[str, Any]:
@@ -125,26 +125,26 @@ def _payload_to_wire(data: SessionData) -> Any:
 
 
 def _payload_from_wire(
-    cls: type[SessionData] | None, kind: str, seq: int, wire: Mapping[str, Any]
+    cls: type[SessionData] | None, event_type: str, seq: int, wire: Mapping[str, Any]
 ) -> SessionData:
     raw = wire.get("data")
     if not isinstance(raw, Mapping):
-        raise _malformed(kind, seq, "its data is no object")
+        raise _malformed(event_type, seq, "its data is no object")
     raw = cast("Mapping[str, Any]", raw)
     if cls is not None:
         try:
             return cast("SessionData", adapter_of(cls).validate_python(raw))
         except ValidationError as error:
             if is_spine(cls):
-                raise _malformed(kind, seq, _first(error)) from error
+                raise _malformed(event_type, seq, _first(error)) from error
     try:
-        kept = cast("dict[str, Any]", djson.check(raw, where=f"{kind} at seq {seq}"))
+        kept = cast("dict[str, Any]", djson.check(raw, where=f"{event_type} at seq {seq}"))
     except NotJsonError as error:
-        raise _malformed(kind, seq, error.message) from error
-    return UnknownData(kind, kept, wire.get("ignorable") is True)
+        raise _malformed(event_type, seq, error.message) from error
+    return UnknownData(event_type, kept, wire.get("ignorable") is True)
 
 
-def _surface_from_wire(kind: str, seq: int, op: object) -> SurfaceOp | None:
+def _surface_from_wire(event_type: str, seq: int, op: object) -> SurfaceOp | None:
     if op is None:
         return None
     if op == "append":
@@ -154,10 +154,10 @@ def _surface_from_wire(kind: str, seq: int, op: object) -> SurfaceOp | None:
         start, end = fields.get("start"), fields.get("end")
         if fields.get("op") == "replace" and type(start) is int and type(end) is int:
             return Replace(start, end)
-    raise _malformed(kind, seq, "its surfaceOp is neither append nor a replace")
+    raise _malformed(event_type, seq, "its surfaceOp is neither append nor a replace")
 
 
-def _sources(kind: str, seq: int, wire: Mapping[str, Any]) -> tuple[int, ...] | None:
+def _sources(event_type: str, seq: int, wire: Mapping[str, Any]) -> tuple[int, ...] | None:
     found = wire.get("sourceEventSeqs")
     if found is None:
         return None
@@ -166,16 +166,16 @@ def _sources(kind: str, seq: int, wire: Mapping[str, Any]) -> tuple[int, ...] | 
         seqs = tuple(item for item in items if type(item) is int)
         if len(seqs) == len(items):
             return seqs
-    raise _malformed(kind, seq, "its sourceEventSeqs is no list of integers")
+    raise _malformed(event_type, seq, "its sourceEventSeqs is no list of integers")
 
 
 def _dump(value: object) -> Any:
     return adapter_of(type(value)).dump_python(value, mode="json", by_alias=True, exclude_none=True)
 
 
-def _malformed(kind: object, seq: object, problem: str) -> SessionFormatError:
+def _malformed(event_type: object, seq: object, problem: str) -> SessionFormatError:
     return SessionFormatError(
-        f"the event at seq {seq!r} of type {kind!r} cannot be read: {problem}",
+        f"the event at seq {seq!r} of type {event_type!r} cannot be read: {problem}",
         code=SessionFormatError.MALFORMED_EVENT,
     )
 

@@ -1,4 +1,4 @@
-"""Errors of the session log, its loader and the session store.
+"""Errors of the session log, its loader and the live sessions.
 
 SessionError
 ├── EventRefusedError    SURFACE_OP_MISSING, SURFACE_OP_UNEXPECTED, BAD_PROVENANCE,
@@ -11,7 +11,7 @@ SessionError
 ├── SessionFormatError   UNSUPPORTED_VERSION, UNKNOWN_SURFACE_TYPE, MALFORMED_EVENT,
 │                        MALFORMED_HEADER
 ├── SessionTypeError     DUPLICATE_EVENT_TYPE, BAD_EVENT_TYPE   (also a TypeError)
-├── SessionStoreError    SESSION_ALREADY_EXISTS, SESSION_NOT_LIVE, CWD_NOT_ABSOLUTE,
+├── LiveSessionError    SESSION_ALREADY_EXISTS, SESSION_NOT_LIVE, CWD_NOT_ABSOLUTE,
 │                        SESSION_ATTACHED, ALREADY_ANNOUNCED
 ├── ForkError            SESSION_ALREADY_EXISTS, SESSION_NOT_FOUND, SESSION_NOT_LIVE,
 │                        INVALID_BOUNDARY, OPEN_TURN
@@ -29,18 +29,18 @@ __all__ = [
     "EventRefusedError",
     "ForkError",
     "HeaderFoldError",
+    "LiveSessionError",
     "RebuildError",
     "SeedError",
     "SessionError",
     "SessionFormatError",
-    "SessionStoreError",
     "SessionTypeError",
     "SurfaceError",
 ]
 
 
 class SessionError(DshError):
-    """Anything a session, its loader or the store refuses."""
+    """Anything a session, its loader or the service `sessions` refuses."""
 
     code = "SESSION"
 
@@ -129,10 +129,10 @@ class SessionTypeError(SessionError, TypeError):
     """Another live class has the type."""
 
 
-class SessionStoreError(SessionError):
-    """The store cannot list, announce or flush this session."""
+class LiveSessionError(SessionError):
+    """The service `sessions` cannot list, announce or flush this session."""
 
-    code = "SESSION_STORE"
+    code = "LIVE_SESSION"
     SESSION_ALREADY_EXISTS = "SESSION_ALREADY_EXISTS"
     """A live session has the id."""
     SESSION_NOT_LIVE = "SESSION_NOT_LIVE"
@@ -140,7 +140,7 @@ class SessionStoreError(SessionError):
     CWD_NOT_ABSOLUTE = "CWD_NOT_ABSOLUTE"
     """The working directory is not an absolute path."""
     SESSION_ATTACHED = "SESSION_ATTACHED"
-    """A store carries the session already."""
+    """The session is listed already, here or by another service."""
     ALREADY_ANNOUNCED = "ALREADY_ANNOUNCED"
     """`session/created` was emitted for it before."""
 
@@ -149,11 +149,11 @@ class ForkError(SessionError):
     """A fork was refused; no child was made."""
 
     code = "FORK"
-    SESSION_ALREADY_EXISTS = SessionStoreError.SESSION_ALREADY_EXISTS
+    SESSION_ALREADY_EXISTS = LiveSessionError.SESSION_ALREADY_EXISTS
     """The child's id is taken."""
     SESSION_NOT_FOUND = "SESSION_NOT_FOUND"
     """No live session has the id to fork from."""
-    SESSION_NOT_LIVE = SessionStoreError.SESSION_NOT_LIVE
+    SESSION_NOT_LIVE = LiveSessionError.SESSION_NOT_LIVE
     """The session to fork from is not the one that is live under its id."""
     INVALID_BOUNDARY = "INVALID_BOUNDARY"
     """The log to fork from has no event of this number."""

@@ -1,4 +1,4 @@
-"""Events of the session store. A session entered through a scope is heard in that scope."""
+"""Events of the live sessions. A session entered through a scope is heard in that scope."""
 
 from __future__ import annotations
 

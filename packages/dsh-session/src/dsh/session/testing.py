@@ -19,14 +19,13 @@ from dsh.llm import (
     ToolSchema,
     UsageChunk,
 )
+from dsh.session._enclosure import Enclosure
 from dsh.session._event import APPEND, SessionEvent
-from dsh.session._header import EpochHeader
-from dsh.session._kinds import Completed, MessageTrigger, PluginSource, UserSource
-from dsh.session._payloads import (
+from dsh.session._event_types import (
     AssistantChunk,
     AssistantMessage,
     ContextMessage,
-    RequestHeader,
+    RequestHeaderSnapshot,
     StepEnd,
     StepStart,
     ToolCall,
@@ -35,9 +34,12 @@ from dsh.session._payloads import (
     TurnStart,
     UserMessage,
 )
+from dsh.session._message_sources import PluginSource, UserSource
 from dsh.session._repair import interrupted_turn_closers
+from dsh.session._request_header import RequestHeader
 from dsh.session._session import Session
-from dsh.session._turns import TurnState
+from dsh.session._turn_end_reasons import Completed
+from dsh.session._turn_triggers import MessageTrigger
 from dsh.session._wire import event_from_wire, event_to_wire
 
 __all__ = ["assert_balanced", "reloaded", "types_of", "user_texts", "worked_turn", "write_turn"]
@@ -98,7 +100,7 @@ def user_texts(events: Iterable[SessionEvent]) -> list[str]:
 def assert_balanced(events: Iterable[SessionEvent]) -> None:
     """Fail unless every event stands in its turn and step and nothing is left open."""
     log = tuple(events)
-    state = TurnState()
+    state = Enclosure()
     for index, event in enumerate(log):
         assert event.seq == index, f"seq {event.seq} at index {index}"
         state.check(event.data, event.surface_op)
@@ -130,8 +132,8 @@ def _write_header(session: Session) -> None:
             },
         )
         config = LlmCallConfig("test/model")
-        header = EpochHeader(config, "You are a test.", (schema,))
-        session.append(RequestHeader(header, "initial"))
+        header = RequestHeader(config, "You are a test.", (schema,))
+        session.append(RequestHeaderSnapshot(header, "initial"))
 
 
 def _write_tool_step(session: Session, turn: int) -> None:

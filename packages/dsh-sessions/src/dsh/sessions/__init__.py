@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from dsh.sessions._find import find_session, newest_session, short_id
-    from dsh.sessions._fork import fork_session
     from dsh.sessions._open import open_store
     from dsh.sessions._record import Record
+    from dsh.sessions._stored_fork import fork_session
     from dsh.sessions._way_out import trouble_of, way_out
     from dsh.sessions.errors import (
         AmbiguousSession,
@@ -46,7 +46,7 @@ _HOMES: Final = {
     name: home
     for home, names in {
         "_find": "find_session newest_session short_id",
-        "_fork": "fork_session",
+        "_stored_fork": "fork_session",
         "_open": "open_store",
         "_record": "Record",
         "_way_out": "trouble_of way_out",

@@ -11,7 +11,7 @@ from dsh.core import DshError
 from dsh.session_persistence import PersistenceError, SessionPersistence, SessionSnapshot
 from dsh.sessions._console import ids_of, note, whole_ids, with_store
 from dsh.sessions._find import Catalog, find_session, short_ids, title_of
-from dsh.sessions._fork import fork_session
+from dsh.sessions._stored_fork import fork_session
 from dsh.sessions._text import count
 from dsh.sessions._way_out import trouble_of, way_out
 from dsh.sessions.errors import SessionChoiceError

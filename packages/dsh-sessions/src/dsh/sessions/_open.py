@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from dsh.core import service_key
 from dsh.loader import Deployment, only_providers, open_app
-from dsh.session import SessionStore
+from dsh.session import LiveSessions
 from dsh.session_persistence import SessionPersistence
 
 __all__ = ["open_store"]
@@ -30,5 +30,5 @@ async def open_store(deployment: Deployment) -> AsyncGenerator[SessionPersistenc
         DshError: It could not be started; see `dsh.loader.open_app`.
     """
     key = service_key(SessionPersistence)
-    async with open_app(only_providers(deployment, key), plugins=[SessionStore]) as app:
+    async with open_app(only_providers(deployment, key), plugins=[LiveSessions]) as app:
         yield app[SessionPersistence]

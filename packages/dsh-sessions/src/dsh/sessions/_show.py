@@ -13,7 +13,6 @@ from dsh.session import SessionEvent, event_to_wire
 from dsh.session_persistence import SessionPersistence, SessionSnapshot
 from dsh.sessions._console import with_store
 from dsh.sessions._find import find_session, title_of
-from dsh.sessions._fork import find_turn, turns_of
 from dsh.sessions._text import count, moment, one_line, safe
 from dsh.sessions._transcript import (
     Called,
@@ -25,6 +24,7 @@ from dsh.sessions._transcript import (
     TurnEnded,
     entries,
 )
+from dsh.sessions._turns import find_turn, turns_of
 
 _LINES: Final = 4
 """So many lines of a result are shown, unless all of it is asked for."""

@@ -24,8 +24,8 @@ from dsh.session import (
     Failed,
     Interrupted,
     PromptBlocked,
-    RequestHeader,
     RequestHeaderDelta,
+    RequestHeaderSnapshot,
     SessionEvent,
     SteeringMessage,
     StepEnd,
@@ -139,7 +139,7 @@ class _Story:
                 self._calls[data.call_id] = (data.name, data.arguments)
             case ToolResult() as data:
                 yield self._result(data)
-            case RequestHeader() | RequestHeaderDelta() as data:
+            case RequestHeaderSnapshot() | RequestHeaderDelta() as data:
                 yield from self._header(data)
             case data:
                 yield from _message(data)
@@ -200,8 +200,8 @@ class _Story:
             yield Called(name, arguments, "", "no result is recorded")
         self._calls.clear()
 
-    def _header(self, data: RequestHeader | RequestHeaderDelta) -> Iterator[Entry]:
-        config = data.header.config if isinstance(data, RequestHeader) else data.config
+    def _header(self, data: RequestHeaderSnapshot | RequestHeaderDelta) -> Iterator[Entry]:
+        config = data.header.config if isinstance(data, RequestHeaderSnapshot) else data.config
         if config is not None and config.model != self._model:
             self._model = config.model
             yield Noted("model", config.model)

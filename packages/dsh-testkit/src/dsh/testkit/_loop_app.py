@@ -10,7 +10,7 @@ from dsh.agent import AgentRegistry
 from dsh.core import App, PluginLike
 from dsh.invariants import Invariants
 from dsh.llm import LlmAdapter, LlmService
-from dsh.session import SessionStore
+from dsh.session import LiveSessions
 from dsh.system_prompt import SystemPrompt
 from dsh.tools import ToolRegistry
 
@@ -18,7 +18,7 @@ __all__ = ["loop_app"]
 
 _PARTS: Final[tuple[PluginLike, ...]] = (
     LlmService,
-    SessionStore,
+    LiveSessions,
     SystemPrompt,
     ToolRegistry,
     AgentRegistry,

@@ -14,9 +14,9 @@ from dsh.llm_replay import text, tool_call
 from dsh.session import (
     TOOL_NOT_STARTED,
     TOOL_OUTCOME_UNKNOWN,
-    RequestHeader,
+    LiveSessions,
+    RequestHeaderSnapshot,
     SessionHeader,
-    SessionStore,
 )
 from dsh.session.events import SessionCreated
 from dsh.session_persistence import SessionPersistence
@@ -40,7 +40,7 @@ __all__ = ["CREATION"]
 
 
 def _live(opened: OpenLoop) -> tuple[int, int]:
-    return len(opened.app[AgentRegistry].list()), len(opened.app[SessionStore].list())
+    return len(opened.app[AgentRegistry].list()), len(opened.app[LiveSessions].list())
 
 
 async def nothing_is_visible_before_the_setup_is_done(bench: LoopBench) -> None:
@@ -251,7 +251,7 @@ async def a_stored_session_goes_on(bench: LoopBench) -> None:
             assert user_prompts(agent.session) == ["before", "after"]
             assert "before" in str(opened.requests[0].messages)
             assert agent.session.header.cwd == "/w"
-            reasons = [header.reason for header in of_type(agent.session, RequestHeader)]
+            reasons = [header.reason for header in of_type(agent.session, RequestHeaderSnapshot)]
             assert reasons == ["initial", "resume"]
             assert starts == ["resume"]
             stored = await opened.app[SessionPersistence].read_from("s", 0)

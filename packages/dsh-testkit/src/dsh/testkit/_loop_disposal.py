@@ -17,7 +17,7 @@ from dsh.llm_replay import hang, text, tool_call
 from dsh.session import (
     Completed,
     Disposed,
-    SessionStore,
+    LiveSessions,
 )
 from dsh.session.events import SessionDisposed, SessionFlush
 from dsh.testkit._loop_bench import (
@@ -75,7 +75,7 @@ async def an_end_has_its_order(bench: LoopBench) -> None:
         await soon(handle.dispose())
         assert order == ["running", "disposed", "scope", "agent", "session"]
         assert opened.app[AgentRegistry].list() == ()
-        assert opened.app[SessionStore].list() == ()
+        assert opened.app[LiveSessions].list() == ()
 
 
 async def an_agent_may_end_itself(bench: LoopBench) -> None:

@@ -12,9 +12,9 @@ from dsh.session import (
     AssistantChunk,
     AssistantMessage,
     Failed,
+    LiveSessions,
     Session,
     SessionEvent,
-    SessionStore,
     StepEnd,
     ToolResult,
     TurnEnd,
@@ -187,7 +187,7 @@ def _object_to(opened: OpenLoop, kind: type) -> None:
             left -= 1
             raise ValueError(f"no {kind.__name__}")
 
-    opened.app[SessionStore].validator(opened.ctx, check)
+    opened.app[LiveSessions].validator(opened.ctx, check)
 
 
 FAILURES = cases_of(

@@ -16,8 +16,8 @@ from dsh.session import (
     MaxTurnRequests,
     MessageTrigger,
     Refusal,
-    RequestHeader,
     RequestHeaderDelta,
+    RequestHeaderSnapshot,
     ToolCall,
     ToolResult,
     TurnStart,
@@ -129,7 +129,7 @@ async def each_request_extends_the_previous_one(bench: LoopBench) -> None:
             for before, after in ((first, second), (second, third)):
                 assert after.messages[: len(before.messages)] == before.messages
                 assert (after.system, after.tools) == (before.system, before.tools)
-            assert len(of_type(agent.session, RequestHeader)) == 1
+            assert len(of_type(agent.session, RequestHeaderSnapshot)) == 1
             assert not of_type(agent.session, RequestHeaderDelta)
 
 
@@ -295,7 +295,7 @@ async def turns_go_on_from_a_seed(bench: LoopBench) -> None:
                 "completed",
                 "completed",
             ]
-            headers = [header.reason for header in of_type(agent.session, RequestHeader)]
+            headers = [header.reason for header in of_type(agent.session, RequestHeaderSnapshot)]
             assert headers[-1] == "resume", "a new driver anchors the header anew"
 
 

@@ -14,12 +14,12 @@ from dsh.llm import ToolCallBlock
 from dsh.session import (
     APPEND,
     AssistantMessage,
+    LiveSessions,
     MessageTrigger,
     Session,
     SessionEvent,
     SessionHeader,
     SessionMeta,
-    SessionStore,
     StepStart,
     ToolCall,
     TurnStart,
@@ -49,7 +49,7 @@ class OpenStore:
     """A running app with session store and persistence."""
 
     app: App
-    sessions: SessionStore
+    sessions: LiveSessions
     store: SessionPersistence
 
     def live(self, session_id: str, **meta: Any) -> Session:
@@ -89,9 +89,9 @@ class StoreBench:
     async def open(self) -> AsyncGenerator[OpenStore, None]:
         """Run an app with the store, as a process would."""
         async with App() as app:
-            await app.mount(SessionStore).settled()
+            await app.mount(LiveSessions).settled()
             await app.mount(self.plugin, self.config).settled()
-            yield OpenStore(app, app[SessionStore], app[SessionPersistence])
+            yield OpenStore(app, app[LiveSessions], app[SessionPersistence])
 
 
 @dataclass(frozen=True, slots=True)

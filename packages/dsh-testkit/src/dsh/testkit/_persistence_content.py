@@ -35,7 +35,6 @@ from dsh.session import (
     Completed,
     ContextMessage,
     Disposed,
-    EpochHeader,
     ErrorInfo,
     Failed,
     InjectionTrigger,
@@ -54,6 +53,7 @@ from dsh.session import (
     Replace,
     RequestHeader,
     RequestHeaderDelta,
+    RequestHeaderSnapshot,
     SessionData,
     SessionEvent,
     SteeringMessage,
@@ -131,7 +131,7 @@ async def every_type(bench: StoreBench) -> None:
     blocks = (*text, ReasoningBlock("r"), UnknownBlock("image", {"ref": [1, None]}))
     tool = ToolSchema("t", "d", {"type": "object", "additionalProperties": None})
     config = LlmCallConfig("p/m", 0.5, 10, ("x",), "high")
-    header = EpochHeader(config, "sys", (tool,), (Message("user", text),))
+    header = RequestHeader(config, "sys", (tool,), (Message("user", text),))
     usage = TokenUsage(1, 2, 3)
     payloads: tuple[SessionData, ...] = (
         TurnStart(1, InjectionTrigger(PluginSource("p"))),
@@ -142,7 +142,7 @@ async def every_type(bench: StoreBench) -> None:
         ContextMessage((), PluginSource("p")),
         SteeringMessage(1, text, USER),
         StepStart(1, 1),
-        RequestHeader(header, "initial"),
+        RequestHeaderSnapshot(header, "initial"),
         RequestHeaderDelta(
             SystemDelta(1, 0, ("x",)), ToolsDelta(removed=("t",)), LlmCallConfig("m"), ()
         ),

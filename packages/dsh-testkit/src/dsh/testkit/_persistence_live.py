@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsh.core import App
-from dsh.session import SessionMeta, SessionStore
+from dsh.session import LiveSessions, SessionMeta
 from dsh.session.testing import assert_balanced, worked_turn, write_turn
 from dsh.session_persistence import (
     SessionInUse,
@@ -144,8 +144,8 @@ async def fork_is_written_whole(bench: StoreBench) -> None:
 async def store_that_comes_later_takes_over(bench: StoreBench) -> None:
     """A store mounted while sessions live takes them up, and closes no turn that is live."""
     async with App() as app:
-        await app.mount(SessionStore).settled()
-        sessions = app[SessionStore]
+        await app.mount(LiveSessions).settled()
+        sessions = app[LiveSessions]
         session = sessions.create(app.ctx, "s")
         write_turn(session)
         session.append(turn_start(2))
@@ -174,8 +174,8 @@ async def two_sessions_do_not_mix(bench: StoreBench) -> None:
 async def stopping_writes_first(bench: StoreBench) -> None:
     """A store that is unloaded while sessions live writes what it holds first."""
     async with App() as app:
-        await app.mount(SessionStore).settled()
-        sessions = app[SessionStore]
+        await app.mount(LiveSessions).settled()
+        sessions = app[LiveSessions]
         mount = app.mount(bench.plugin, bench.config)
         await mount.settled()
         session = sessions.create(app.ctx, "s")

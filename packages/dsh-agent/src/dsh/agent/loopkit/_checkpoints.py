@@ -7,7 +7,7 @@ from typing import Protocol
 
 from dsh.agent.loopkit._failures import UNKNOWN, leaf_of, text_of_error
 from dsh.llm import CancelSignal
-from dsh.session import Session, SessionStore
+from dsh.session import LiveSessions, Session
 
 
 class Call(Protocol):
@@ -36,7 +36,7 @@ class Checkpoints:
 
     __slots__ = ("_session", "_sessions")
 
-    def __init__(self, sessions: SessionStore, session: Session) -> None:
+    def __init__(self, sessions: LiveSessions, session: Session) -> None:
         self._sessions = sessions
         self._session = session
 

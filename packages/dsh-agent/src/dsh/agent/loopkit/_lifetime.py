@@ -164,7 +164,7 @@ class Lifetime(Owned):
         """Make the agent visible and drivable; nothing in here may wait."""
         self._stage = "publication"
         loop = self._loop
-        # in the agent's scope, but it outlives it: the session leaves the store last
+        # in the agent's scope, but it outlives it: the session is unlisted last
         entry = loop.ctx.derive(scope_key=agent)
         self._session_slot.collect(loop.sessions.enter(entry, session))
         self._agent_slot.collect(loop.agents.enter(loop.ctx, agent, self._parent))

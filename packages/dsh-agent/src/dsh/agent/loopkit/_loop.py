@@ -16,14 +16,14 @@ from dsh.agent.loopkit._lifetime import Lifetime, Plan
 from dsh.agent.loopkit._owned import OwnedTable
 from dsh.core import Context, Service, inject
 from dsh.session import (
+    LiveSessions,
     Session,
     SessionEvent,
     SessionHeader,
     SessionMeta,
-    SessionStore,
     freeze,
 )
-from dsh.session.errors import SessionStoreError
+from dsh.session.errors import LiveSessionError
 
 
 class Stored(Protocol):
@@ -52,11 +52,11 @@ class Loop(Service, AgentFactory, key="agent_loop"):
     publication in one stretch, nothing left behind by whatever fails. The agent's scope stands
     below the loop, so that a setup reaches the loop's services. An agent ends with its owner,
     with the loop or by its handle, whichever comes first: the driver stops, the scope ends, the
-    agent is unlisted, the session leaves the store.
+    agent is unlisted, the session is unlisted.
     """
 
     agents = inject(AgentRegistry)
-    sessions = inject(SessionStore)
+    sessions = inject(LiveSessions)
 
     async def start(self) -> None:
         """Become the registry's factory; a loop that overrides this calls it first."""
@@ -160,9 +160,9 @@ class Loop(Service, AgentFactory, key="agent_loop"):
             )
         taken = plan.session_id in self._pending_sessions
         if taken or self.sessions.get(plan.session_id) is not None:
-            raise SessionStoreError(
+            raise LiveSessionError(
                 f"session {plan.session_id!r} already exists",
-                code=SessionStoreError.SESSION_ALREADY_EXISTS,
+                code=LiveSessionError.SESSION_ALREADY_EXISTS,
                 hint="choose another id, or dispose the agent that drives it",
             )
         self._pending_agents.add(plan.agent_id)

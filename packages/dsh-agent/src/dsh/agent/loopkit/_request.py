@@ -18,7 +18,7 @@ from dsh.llm import (
     StreamChunk,
     ToolSchema,
 )
-from dsh.session import EpochHeader, HeaderRecord, record_request_header
+from dsh.session import HeaderRecord, RequestHeader, record_request_header
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Requests:
         if prepared is not None:
             config = prepared.config
         session = self._agent.session
-        record_request_header(session, self._record, EpochHeader(config, system, tools, prefix))
+        record_request_header(session, self._record, RequestHeader(config, system, tools, prefix))
         self._filled = frozenset() if prepared is None else prepared.defaults
         header = session.request_header()
         assert header is not None

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from dsh.session import (
+    Enclosure,
     Session,
     SessionEvent,
     SessionHeader,
-    TurnState,
     interrupted_turn_closers,
 )
 from dsh.session.errors import EnclosureError, SessionError
@@ -69,7 +69,7 @@ def _close(backend: Backend, session_id: str) -> None:
 
 def _refused(header: SessionHeader, events: Iterable[SessionEvent]) -> Damage | None:
     """Return the first event that does not go on from those before it."""
-    turns = TurnState()
+    turns = Enclosure()
     seq = 0
 
     def fitting() -> Iterator[SessionEvent]:

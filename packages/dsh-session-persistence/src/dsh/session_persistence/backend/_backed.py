@@ -16,7 +16,7 @@ from pydantic import PositiveInt
 from dsh.core import InvalidPluginError, NextStream, PluginConfig, inject, on, settings
 from dsh.llm import StreamChunk
 from dsh.llm.events import LlmStream
-from dsh.session import AssistantChunk, Session, SessionEvent, SessionHeader, SessionStore
+from dsh.session import AssistantChunk, LiveSessions, Session, SessionEvent, SessionHeader
 from dsh.session.events import (
     SessionCreated,
     SessionDisposed,
@@ -89,7 +89,7 @@ class BackedPersistence(SessionPersistence, ABC):
         """How many events of one session may wait before its model stream is held up."""
 
     config = settings(Config)
-    sessions = inject(SessionStore)
+    sessions = inject(LiveSessions)
 
     @abstractmethod
     def make_backend(self) -> Backend:

@@ -18,7 +18,7 @@ from dsh.session import (
     Disposed,
     Interrupted,
     MaxTurnRequests,
-    RequestHeader,
+    RequestHeaderSnapshot,
     SessionEvent,
     ToolResult,
     interrupted_turn_closers,
@@ -116,7 +116,7 @@ def _segments(events: Sequence[SessionEvent], turns: list[Turn]) -> list[Segment
         anchors = [
             event.data.header
             for event in events[turn.start : turn.end]
-            if isinstance(event.data, RequestHeader) and event.data.reason != "fallback"
+            if isinstance(event.data, RequestHeaderSnapshot) and event.data.reason != "fallback"
         ]
         if not segments or over or (anchors and headed):
             segments.append(Segment([], turn.end, turn.end))

@@ -11,9 +11,9 @@ from dsh.session import (
     Append,
     AssistantChunk,
     AssistantMessage,
-    EpochHeader,
     RequestHeader,
     RequestHeaderDelta,
+    RequestHeaderSnapshot,
     SessionEvent,
     StepEnd,
     StepStart,
@@ -31,7 +31,7 @@ __all__ = ["Step", "Steps", "steps_of"]
 class Step:
     """What is known about a step before it is made again."""
 
-    header: EpochHeader | None = None
+    header: RequestHeader | None = None
     """The header of its request."""
     headed: bool = False
     """Whether the header was logged in this step."""
@@ -61,11 +61,11 @@ Steps = dict[tuple[int, int], Step]
 def steps_of(events: Sequence[SessionEvent]) -> Steps:
     """Read the steps of a log."""
     steps: Steps = {}
-    header: EpochHeader | None = None
+    header: RequestHeader | None = None
     step: Step | None = None
     for event in events:
         data = event.data
-        if isinstance(data, RequestHeader | RequestHeaderDelta):
+        if isinstance(data, RequestHeaderSnapshot | RequestHeaderDelta):
             header = _folded(event, header)
         if isinstance(data, StepStart):
             step = steps[data.turn, data.step] = Step(header)
@@ -76,9 +76,9 @@ def steps_of(events: Sequence[SessionEvent]) -> Steps:
     return steps
 
 
-def _see(step: Step, event: SessionEvent, header: EpochHeader | None) -> None:
+def _see(step: Step, event: SessionEvent, header: RequestHeader | None) -> None:
     data = event.data
-    if isinstance(data, RequestHeader | RequestHeaderDelta):
+    if isinstance(data, RequestHeaderSnapshot | RequestHeaderDelta):
         step.header, step.headed = header, True
     elif isinstance(data, AssistantChunk):
         step.chunks.append(data.chunk)
@@ -97,7 +97,7 @@ _CLOSED: Final[list[str]] = []
 """Marks that results have come, so that the next call begins another group."""
 
 
-def _folded(event: SessionEvent, header: EpochHeader | None) -> EpochHeader | None:
+def _folded(event: SessionEvent, header: RequestHeader | None) -> RequestHeader | None:
     try:
         return fold_request_header((event,), header)
     except HeaderFoldError:

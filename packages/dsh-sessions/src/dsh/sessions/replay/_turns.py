@@ -16,8 +16,8 @@ from dsh.session import (
     MessageTrigger,
     PromptBlocked,
     RecordTrigger,
-    RequestHeader,
     RequestHeaderDelta,
+    RequestHeaderSnapshot,
     SessionData,
     SessionEvent,
     StepEnd,
@@ -48,7 +48,7 @@ _OWN: Final = (
     | StepStart
     | StepEnd
     | PromptBlocked
-    | RequestHeader
+    | RequestHeaderSnapshot
     | RequestHeaderDelta
     | AssistantChunk
     | AssistantMessage

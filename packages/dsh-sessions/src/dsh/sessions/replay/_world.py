@@ -31,13 +31,13 @@ from dsh.llm import ContentBlock, LlmCallConfig, LlmFailure, Message, StreamChun
 from dsh.llm.events import LlmStream
 from dsh.session import (
     Failed,
+    LiveSessions,
     MaxTurnRequests,
     MessageSource,
     MessageTrigger,
     PromptBlocked,
     Session,
     SessionEvent,
-    SessionStore,
     StepEnd,
     ToolCall,
     TurnStart,
@@ -96,7 +96,7 @@ class World:
         ctx.on(TurnContinuation, self._continue, prepend=True)
         ctx.on(LlmStream, self._stream, prepend=True, audience="all")
         ctx.on(ToolExecute, self._execute, prepend=True)
-        ctx[SessionStore].validator(ctx, self._validate, chunks=False)
+        ctx[LiveSessions].validator(ctx, self._validate, chunks=False)
         self.overlap.register(ctx)
 
     def enter(self, turn: Turn) -> list[tuple[tuple[ContentBlock, ...], MessageSource]]:

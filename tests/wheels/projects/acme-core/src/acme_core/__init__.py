@@ -10,7 +10,7 @@ from dsh.agent import AgentRegistry
 from dsh.core import Plugin, settings
 from dsh.invariants import Invariants, InvariantsConfig
 from dsh.llm import LlmService
-from dsh.session import SessionStore
+from dsh.session import LiveSessions
 from dsh.system_prompt import SystemPrompt
 from dsh.tools import ToolRegistry
 
@@ -34,7 +34,7 @@ class AcmeCore(Plugin):
         """Mount the parts and wait until they stand."""
         parts: tuple[tuple[type[Plugin], object], ...] = (
             (LlmService, None),
-            (SessionStore, None),
+            (LiveSessions, None),
             (SystemPrompt, self._part(SystemPrompt.Config)),
             (ToolRegistry, None),
             (AgentRegistry, None),

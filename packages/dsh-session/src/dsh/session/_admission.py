@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dsh.llm import BlockStart, ReasoningDelta, StreamChunk, TextDelta, ToolCallDelta
-from dsh.session._data import SessionData
 from dsh.session._event import SurfaceOp
-from dsh.session._payloads import StepEnd, ToolResult, TurnEnd
+from dsh.session._event_types import StepEnd, ToolResult, TurnEnd
+from dsh.session._session_data import SessionData
 from dsh.session.errors import EventRefusedError
 
 __all__ = ["check_marker", "checked_sources", "closes", "is_plain"]
@@ -35,7 +35,7 @@ def is_plain(chunk: StreamChunk) -> bool:
     return True
 
 
-def check_marker(data: SessionData, kind: str, surface: SurfaceOp | None) -> None:
+def check_marker(data: SessionData, event_type: str, surface: SurfaceOp | None) -> None:
     """Raise unless the event has a surface operation exactly if its type needs one.
 
     Raises:
@@ -43,19 +43,19 @@ def check_marker(data: SessionData, kind: str, surface: SurfaceOp | None) -> Non
     """
     if data.surface_eligible and surface is None:
         raise EventRefusedError(
-            f"{kind} stands in the history and needs a surface operation (surfaceOp)",
+            f"{event_type} stands in the history and needs a surface operation (surfaceOp)",
             code=EventRefusedError.SURFACE_OP_MISSING,
             hint="pass surface=APPEND",
         )
     if surface is not None and not data.surface_eligible:
         raise EventRefusedError(
-            f"{kind} is log-only and takes no surface operation (surfaceOp)",
+            f"{event_type} is log-only and takes no surface operation (surfaceOp)",
             code=EventRefusedError.SURFACE_OP_UNEXPECTED,
         )
 
 
 def checked_sources(
-    data: SessionData, kind: str, sources: Iterable[int] | None, seq: int
+    data: SessionData, event_type: str, sources: Iterable[int] | None, seq: int
 ) -> tuple[int, ...] | None:
     """Return the provenance of the event at `seq`; empty is absent.
 
@@ -66,11 +66,11 @@ def checked_sources(
     if not seqs:
         return None
     if not data.surface_eligible:
-        problem = f"{kind} is log-only and takes no sourceEventSeqs"
+        problem = f"{event_type} is log-only and takes no sourceEventSeqs"
     elif any(type(item) is not int for item in seqs):
-        problem = f"{kind}: sourceEventSeqs holds something that is no integer"
+        problem = f"{event_type}: sourceEventSeqs holds something that is no integer"
     elif min(seqs) < 0 or max(seqs) >= seq:
-        problem = f"{kind} at seq {seq} cites an event that is not before it"
+        problem = f"{event_type} at seq {seq} cites an event that is not before it"
     else:
         return seqs
     raise EventRefusedError(problem, code=EventRefusedError.BAD_PROVENANCE)

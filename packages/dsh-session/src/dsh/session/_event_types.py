@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from dsh.llm import ContentBlock, LlmCallConfig, Message, ReplayState, StreamChunk, TokenUsage
-from dsh.session._data import SessionData
-from dsh.session._header import EpochHeader, SystemDelta, ToolsDelta
-from dsh.session._kinds import MessageSource, TurnEndReason, TurnTrigger
+from dsh.session._message_sources import MessageSource
 from dsh.session._open_union import Flag, Whole
+from dsh.session._request_header import RequestHeader, SystemDelta, ToolsDelta
+from dsh.session._session_data import SessionData
+from dsh.session._turn_end_reasons import TurnEndReason
+from dsh.session._turn_triggers import TurnTrigger
 
 __all__ = [
     "SYNTHETIC_RESULT_CODES",
@@ -21,9 +23,9 @@ __all__ = [
     "ContextMessage",
     "ErrorInfo",
     "PromptBlocked",
-    "RequestHeader",
     "RequestHeaderDelta",
     "RequestHeaderReason",
+    "RequestHeaderSnapshot",
     "SteeringMessage",
     "StepEnd",
     "StepStart",
@@ -239,10 +241,10 @@ class TodoWrite(SessionData, type="todo/write"):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestHeader(SessionData, type="request/header"):
+class RequestHeaderSnapshot(SessionData, type="request/header"):
     """Everything in a request that is not derived history, complete."""
 
-    header: EpochHeader
+    header: RequestHeader
     """The whole header."""
     reason: RequestHeaderReason
     """`initial`: the log's first; `resume`: a new loop instance; `fallback`: no delta fits."""

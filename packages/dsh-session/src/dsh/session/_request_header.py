@@ -13,7 +13,7 @@ from dsh.llm import LlmCallConfig, Message, ToolSchema
 from dsh.session._open_union import Whole
 
 __all__ = [
-    "EpochHeader",
+    "RequestHeader",
     "SystemDelta",
     "ToolsDelta",
     "apply_system",
@@ -25,7 +25,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class EpochHeader:
+class RequestHeader:
     """Everything in a model request that is not derived history.
 
     In canonical form (see `canonical_header`) an empty system text, tool list or prefix is
@@ -69,9 +69,9 @@ class ToolsDelta:
     """Replaced where they stand."""
 
 
-def canonical_header(header: EpochHeader) -> EpochHeader:
+def canonical_header(header: RequestHeader) -> RequestHeader:
     """Return the header with empty parts made absent and lists made tuples."""
-    return EpochHeader(
+    return RequestHeader(
         config=header.config,
         system=header.system or None,
         tools=tuple(header.tools) if header.tools else None,

@@ -1,16 +1,4 @@
-"""Tagged values inside payloads: who wrote a message, what opened a turn, why it ended.
-
-Each family is open. A wheel adds a kind by declaring a class::
-
-    @dataclass(frozen=True, slots=True)
-    class Poll(TurnTrigger, kind="acme-poll"):
-        \"\"\"It was time to look.\"\"\"
-
-        feed_url: str
-
-A kind that no live class declares is read as the family's `Other…` class and written back
-unchanged; so is one whose declared class does not fit what was written.
-"""
+"""Why a turn ended."""
 
 from __future__ import annotations
 
@@ -24,95 +12,14 @@ __all__ = [
     "Completed",
     "Disposed",
     "Failed",
-    "InjectionTrigger",
     "Interrupted",
     "MaxTokens",
     "MaxTurnRequests",
-    "MessageSource",
-    "MessageTrigger",
     "OtherReason",
-    "OtherSource",
-    "OtherTrigger",
-    "PluginSource",
-    "RecordTrigger",
     "Refusal",
     "Rejected",
     "TurnEndReason",
-    "TurnTrigger",
-    "UserSource",
 ]
-
-
-# --- who a message comes from -------------------------------------------------------------
-
-
-class MessageSource(OpenUnion, family="message source"):
-    """Who a message comes from; a wheel adds a kind with `class Cron(MessageSource, kind="cron")`.
-
-    The model sees the kind of a source and nothing else of it.
-    """
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True)
-class UserSource(MessageSource, kind="user"):
-    """The person, typing or through a front door."""
-
-
-@dataclass(frozen=True, slots=True)
-class PluginSource(MessageSource, kind="plugin"):
-    """A plugin: hooks, compaction, reminders, every non-human producer."""
-
-    plugin: str
-    """Name of the plugin; never shown to the model."""
-
-
-@dataclass(frozen=True, slots=True)
-class OtherSource(Undeclared, MessageSource):
-    """A source kind that some plugin added."""
-
-
-# --- what opened a turn -------------------------------------------------------------------
-
-
-class TurnTrigger(OpenUnion, family="turn trigger"):
-    """What opened a turn; a wheel adds a kind with `class Poll(TurnTrigger, kind="acme-poll")`.
-
-    A loop opens its turns with the three kinds it knows. Another kind is for a loop with other
-    ways to begin, and for a plugin that writes a whole turn itself while none is open.
-    """
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True)
-class MessageTrigger(TurnTrigger, kind="message"):
-    """Queued prompts; `source` is that of the first one."""
-
-    source: MessageSource
-    """Who sent the first prompt."""
-
-
-@dataclass(frozen=True, slots=True)
-class InjectionTrigger(TurnTrigger, kind="injection"):
-    """Context injected while no turn was open: a turn of its own without a model call."""
-
-    source: MessageSource
-    """Who gave the context."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecordTrigger(TurnTrigger, kind="record"):
-    """A log-only event recorded while no turn was open: a turn of its own around it."""
-
-
-@dataclass(frozen=True, slots=True)
-class OtherTrigger(Undeclared, TurnTrigger):
-    """A trigger kind that some plugin added."""
-
-
-# --- why a turn ended ---------------------------------------------------------------------
 
 
 class TurnEndReason(OpenUnion, family="turn-end reason"):

@@ -14,7 +14,7 @@ from dsh.session._fork import fork_boundary
 from dsh.session._session import Session
 from dsh.session._session_header import SessionHeader, SessionMeta
 from dsh.session._tap import SessionTap, Validator
-from dsh.session.errors import ForkError, SessionStoreError
+from dsh.session.errors import ForkError, LiveSessionError
 from dsh.session.events import (
     SessionCreated,
     SessionDisposed,
@@ -22,7 +22,7 @@ from dsh.session.events import (
     SessionFlush,
 )
 
-__all__ = ["SessionStore"]
+__all__ = ["LiveSessions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _Entry:
     left: bool = False
 
 
-class SessionStore(Service, key="sessions"):
+class LiveSessions(Service, key="sessions"):
     """Lists the live sessions and carries their events.
 
     A session is prepared (built, unlisted), entered (listed, observed), announced
@@ -79,7 +79,7 @@ class SessionStore(Service, key="sessions"):
             The session, listed and announced.
 
         Raises:
-            SessionStoreError: As `prepare`.
+            LiveSessionError: As `prepare`.
             SeedError: The seed is no log.
             InactiveContextError: `ctx` is unloading or gone.
             Exception: What a `session/created` listener raised; the session is unlisted again
@@ -112,7 +112,7 @@ class SessionStore(Service, key="sessions"):
             The session, which nobody can look up yet.
 
         Raises:
-            SessionStoreError: Code `SESSION_ALREADY_EXISTS` when the id is live,
+            LiveSessionError: Code `SESSION_ALREADY_EXISTS` when the id is live,
                 `CWD_NOT_ABSOLUTE`.
             SeedError: The seed is no log.
         """
@@ -120,9 +120,9 @@ class SessionStore(Service, key="sessions"):
         session_id = uuid.uuid4().hex if id is None else id
         self._check_free(session_id)
         if meta.cwd is not None and not os.path.isabs(meta.cwd):
-            raise SessionStoreError(
+            raise LiveSessionError(
                 f"the cwd of session {session_id!r} is not absolute: {meta.cwd!r}",
-                code=SessionStoreError.CWD_NOT_ABSOLUTE,
+                code=LiveSessionError.CWD_NOT_ABSOLUTE,
             )
         header = SessionHeader(
             id=session_id,
@@ -150,15 +150,15 @@ class SessionStore(Service, key="sessions"):
             The entry; disposing it unlists the session.
 
         Raises:
-            SessionStoreError: Code `SESSION_ALREADY_EXISTS` when the id went live meanwhile,
-                `SESSION_ATTACHED` when a store has this session already.
+            LiveSessionError: Code `SESSION_ALREADY_EXISTS` when the id went live meanwhile,
+                `SESSION_ATTACHED` when it is listed already, here or elsewhere.
             InactiveContextError: `ctx` is unloading or gone.
         """
         self._check_free(session.id)
         if session.attached:
-            raise SessionStoreError(
-                f"session {session.id!r} is attached to a store already",
-                code=SessionStoreError.SESSION_ATTACHED,
+            raise LiveSessionError(
+                f"session {session.id!r} is attached already: some `sessions` lists it",
+                code=LiveSessionError.SESSION_ATTACHED,
             )
 
         def notify(event: SessionEvent) -> None:
@@ -178,15 +178,15 @@ class SessionStore(Service, key="sessions"):
             session: A session that was entered.
 
         Raises:
-            SessionStoreError: Code `SESSION_NOT_LIVE` or `ALREADY_ANNOUNCED`.
+            LiveSessionError: Code `SESSION_NOT_LIVE` or `ALREADY_ANNOUNCED`.
             Exception: What a listener raised. The session stays listed; disposing of its
                 entry then emits `session/disposed` to those who had heard of it.
         """
         entry = self._entry(session)
         if entry.announced:
-            raise SessionStoreError(
+            raise LiveSessionError(
                 f"session {session.id!r} has been announced",
-                code=SessionStoreError.ALREADY_ANNOUNCED,
+                code=LiveSessionError.ALREADY_ANNOUNCED,
             )
         entry.announced = True
         self.ctx.emit(SessionCreated(session))
@@ -198,7 +198,7 @@ class SessionStore(Service, key="sessions"):
             session: A live session.
 
         Raises:
-            SessionStoreError: Code `SESSION_NOT_LIVE`.
+            LiveSessionError: Code `SESSION_NOT_LIVE`.
             ExceptionGroup: What the listeners of `session/flush` raised, after all were done.
         """
         self._entry(session)
@@ -235,7 +235,7 @@ class SessionStore(Service, key="sessions"):
                 hint="choose another id for the fork",
             )
         origin = self._fork_source(source)
-        end = fork_boundary(origin, boundary)
+        end = fork_boundary(origin.id, origin.events, boundary)
         meta = SessionMeta(cwd=origin.header.cwd, parent_session=origin.id, seed_length=end)
         return self.create(ctx, child_id, seed=origin.events[:end], meta=meta)
 
@@ -275,18 +275,18 @@ class SessionStore(Service, key="sessions"):
 
     def _check_free(self, id: str) -> None:
         if id in self._live:
-            raise SessionStoreError(
+            raise LiveSessionError(
                 f"session {id!r} already exists",
-                code=SessionStoreError.SESSION_ALREADY_EXISTS,
+                code=LiveSessionError.SESSION_ALREADY_EXISTS,
                 hint="choose another id, or dispose of the live one first",
             )
 
     def _entry(self, session: Session) -> _Entry:
         entry = self._live.get(session.id)
         if entry is None or entry.session is not session:
-            raise SessionStoreError(
-                f"session {session.id!r} is not live in this store",
-                code=SessionStoreError.SESSION_NOT_LIVE,
+            raise LiveSessionError(
+                f"session {session.id!r} is not live here",
+                code=LiveSessionError.SESSION_NOT_LIVE,
             )
         return entry
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dsh.session._event import SessionEvent
-from dsh.session._fold import apply_header_delta, diff_header
-from dsh.session._header import EpochHeader, canonical_header
-from dsh.session._payloads import RequestHeader, RequestHeaderReason
+from dsh.session._event_types import RequestHeaderReason, RequestHeaderSnapshot
+from dsh.session._request_header import RequestHeader, canonical_header
+from dsh.session._request_header_fold import apply_header_delta, diff_header
 from dsh.session._session import Session
 
 __all__ = ["HeaderRecord", "record_request_header"]
@@ -22,7 +22,7 @@ class HeaderRecord:
 
 
 def record_request_header(
-    session: Session, state: HeaderRecord, header: EpochHeader
+    session: Session, state: HeaderRecord, header: RequestHeader
 ) -> SessionEvent | None:
     """Log whatever makes `header` the header in force; call it once per request, before it.
 
@@ -42,7 +42,7 @@ def record_request_header(
     current = session.request_header()
     if not state.anchored or current is None:
         reason: RequestHeaderReason = "initial" if current is None else "resume"
-        event = session.append(RequestHeader(header, reason))
+        event = session.append(RequestHeaderSnapshot(header, reason))
         state.anchored = True
         return event
     delta = diff_header(current, header)
@@ -50,4 +50,4 @@ def record_request_header(
         return None
     if apply_header_delta(current, delta) == header:
         return session.append(delta)
-    return session.append(RequestHeader(header, "fallback"))
+    return session.append(RequestHeaderSnapshot(header, "fallback"))

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dsh.session._event import SessionEvent
-from dsh.session._header import (
-    EpochHeader,
+from dsh.session._event_types import RequestHeaderDelta, RequestHeaderSnapshot
+from dsh.session._request_header import (
+    RequestHeader,
     apply_system,
     apply_tools,
     canonical_header,
     diff_system,
     diff_tools,
 )
-from dsh.session._payloads import RequestHeader, RequestHeaderDelta
 from dsh.session.errors import HeaderFoldError
 
 __all__ = ["apply_header_delta", "diff_header", "fold_request_header"]
 
 
 def fold_request_header(
-    events: Iterable[SessionEvent], start: EpochHeader | None = None
-) -> EpochHeader | None:
+    events: Iterable[SessionEvent], start: RequestHeader | None = None
+) -> RequestHeader | None:
     """Return the header in force after `events`, or None if none was ever logged.
 
     Args:
@@ -34,7 +34,7 @@ def fold_request_header(
     header = start
     for event in events:
         data = event.data
-        if isinstance(data, RequestHeader):
+        if isinstance(data, RequestHeaderSnapshot):
             header = canonical_header(data.header)
         elif isinstance(data, RequestHeaderDelta):
             if header is None:
@@ -46,7 +46,7 @@ def fold_request_header(
     return header
 
 
-def diff_header(old: EpochHeader, new: EpochHeader) -> RequestHeaderDelta | None:
+def diff_header(old: RequestHeader, new: RequestHeader) -> RequestHeaderDelta | None:
     """Return the amendment that leads from `old` to `new`, or None if they are equal.
 
     Both are taken in canonical form. The amendment may fall short where tools changed their
@@ -67,7 +67,7 @@ def diff_header(old: EpochHeader, new: EpochHeader) -> RequestHeaderDelta | None
     )
 
 
-def apply_header_delta(header: EpochHeader, delta: RequestHeaderDelta) -> EpochHeader:
+def apply_header_delta(header: RequestHeader, delta: RequestHeaderDelta) -> RequestHeader:
     """Return the amended header in canonical form.
 
     Raises:
@@ -83,7 +83,7 @@ def apply_header_delta(header: EpochHeader, delta: RequestHeaderDelta) -> EpochH
         ) from error
     prefix = header.message_prefix if delta.message_prefix is None else delta.message_prefix
     return canonical_header(
-        EpochHeader(
+        RequestHeader(
             config=header.config if delta.config is None else delta.config,
             system=system,
             tools=header.tools

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dsh.session._data import SessionData, type_name
 from dsh.session._event import Replace, SurfaceOp
-from dsh.session._payloads import (
+from dsh.session._event_types import (
     AssistantChunk,
     AssistantMessage,
     SteeringMessage,
@@ -15,14 +14,15 @@ from dsh.session._payloads import (
     TurnEnd,
     TurnStart,
 )
+from dsh.session._session_data import SessionData, type_name
 from dsh.session.errors import EnclosureError
 
-__all__ = ["TurnState"]
+__all__ = ["Enclosure"]
 
 _StepBound = AssistantChunk | AssistantMessage | ToolCall | ToolResult
 
 
-class TurnState:
+class Enclosure:
     """Position in the turn and step structure of a log.
 
     `advance` follows whatever it is given; `check` says whether an event fits.

@@ -1,4 +1,4 @@
-"""The store: creating, entering, announcing, flushing, scopes, validators and forks."""
+"""The sessions: creating, entering, announcing, flushing, scopes, validators and forks."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from dsh.session import (
     Disposed,
     Failed,
     Interrupted,
+    LiveSessions,
     MaxTokens,
     MaxTurnRequests,
     MessageTrigger,
@@ -28,7 +29,6 @@ from dsh.session import (
     Session,
     SessionEvent,
     SessionMeta,
-    SessionStore,
     SessionTap,
     StepStart,
     TodoWrite,
@@ -38,7 +38,7 @@ from dsh.session import (
     UserMessage,
     UserSource,
 )
-from dsh.session.errors import ForkError, SeedError, SessionStoreError
+from dsh.session.errors import ForkError, LiveSessionError, SeedError
 from dsh.session.events import (
     SessionCreated,
     SessionDisposed,
@@ -54,9 +54,9 @@ class Key:
     """Scope key, compared by identity."""
 
 
-async def store_of(app: App) -> SessionStore:
-    await app.mount(SessionStore).settled()
-    return app[SessionStore]
+async def sessions_of(app: App) -> LiveSessions:
+    await app.mount(LiveSessions).settled()
+    return app[LiveSessions]
 
 
 def trace(ctx: Context) -> list[str]:
@@ -73,12 +73,12 @@ def trace(ctx: Context) -> list[str]:
 async def test_create_options_end_up_in_the_header(tmp_path: Path) -> None:
     # case: S-15
     async with App() as app:
-        store = await store_of(app)
+        sessions = await sessions_of(app)
         meta = SessionMeta(
             cwd=str(tmp_path), parent_session="p", seed_length=3, created_at=7, origin="subagent",
             delegation_depth=1, agent_preset="x",
         )  # fmt: skip
-        session = store.create(app.ctx, "s", meta=meta)
+        session = sessions.create(app.ctx, "s", meta=meta)
         header = session.header
         assert (header.version, header.id, header.created_at) == (0, "s", 7)
         assert (header.cwd, header.parent_session, header.seed_length) == (str(tmp_path), "p", 3)
@@ -89,44 +89,44 @@ async def test_create_options_end_up_in_the_header(tmp_path: Path) -> None:
 async def test_a_relative_cwd_is_refused() -> None:
     # case: S-15
     async with App() as app:
-        store = await store_of(app)
-        with pytest.raises(SessionStoreError, match=r"absolute.*some/where") as caught:
-            store.create(app.ctx, meta=SessionMeta(cwd="some/where"))
-        assert caught.value.code == SessionStoreError.CWD_NOT_ABSOLUTE
-        assert store.list() == ()
+        sessions = await sessions_of(app)
+        with pytest.raises(LiveSessionError, match=r"absolute.*some/where") as caught:
+            sessions.create(app.ctx, meta=SessionMeta(cwd="some/where"))
+        assert caught.value.code == LiveSessionError.CWD_NOT_ABSOLUTE
+        assert sessions.list() == ()
 
 
 async def test_ids_and_times_are_made_where_none_are_given() -> None:
     # case: S-15
     async with App() as app:
-        store = await store_of(app)
+        sessions = await sessions_of(app)
         with set_wall_clock(lambda: 2.0):
-            one, two = store.create(app.ctx), store.create(app.ctx)
+            one, two = sessions.create(app.ctx), sessions.create(app.ctx)
         assert one.id != two.id
         assert one.header.id == one.id
         assert one.header.created_at == 2000
-        assert store.list() == (one, two)
-        assert store.get(one.id) is one
-        assert store.get("nobody") is None
+        assert sessions.list() == (one, two)
+        assert sessions.get(one.id) is one
+        assert sessions.get("nobody") is None
 
 
 async def test_a_broken_seed_lists_nothing() -> None:
     async with App() as app:
-        store = await store_of(app)
+        sessions = await sessions_of(app)
         with pytest.raises(SeedError):
-            store.create(app.ctx, "s", seed=[SessionEvent(3, 0, TodoWrite(()))])
-        assert store.get("s") is None
+            sessions.create(app.ctx, "s", seed=[SessionEvent(3, 0, TodoWrite(()))])
+        assert sessions.get("s") is None
 
 
 async def test_a_session_leaves_with_the_plugin_that_made_it() -> None:
     # case: S-16
     async with App() as app:
-        store = await store_of(app)
+        sessions = await sessions_of(app)
         heard = trace(app.ctx)
         made: list[Session] = []
 
         class Maker(Plugin):
-            sessions = inject(SessionStore)
+            sessions = inject(LiveSessions)
 
             async def start(self) -> None:
                 made.append(self.sessions.create(self.ctx, "s"))
@@ -134,24 +134,24 @@ async def test_a_session_leaves_with_the_plugin_that_made_it() -> None:
         mount = app.mount(Maker)
         await mount.settled()
         (session,) = made
-        assert store.get("s") is session
+        assert sessions.get("s") is session
         session.append(TurnStart(1, TRIGGER))
-        with pytest.raises(SessionStoreError, match="'s' already exists") as caught:
-            store.create(app.ctx, "s")
-        assert caught.value.code == SessionStoreError.SESSION_ALREADY_EXISTS
+        with pytest.raises(LiveSessionError, match="'s' already exists") as caught:
+            sessions.create(app.ctx, "s")
+        assert caught.value.code == LiveSessionError.SESSION_ALREADY_EXISTS
         await mount.dispose()
-        assert store.list() == ()
+        assert sessions.list() == ()
         assert not session.attached
         session.append(TurnEnd(1, Completed()))
         assert session.seq == 2
         assert heard == ["created s", "turn/start", "disposed s"]
-        store.create(app.ctx, "s")
+        sessions.create(app.ctx, "s")
 
 
 async def test_a_listener_can_veto_a_session() -> None:
     # case: S-17
     async with App() as app:
-        store = await store_of(app)
+        sessions = await sessions_of(app)
         later: list[str] = []
         gone: list[str] = []
         seen: list[Session] = []
@@ -164,22 +164,22 @@ async def test_a_listener_can_veto_a_session() -> None:
         app.ctx.on(SessionCreated, lambda event: later.append(event.session.id))
         app.ctx.on(SessionDisposed, lambda event: gone.append(event.session.id))
         with pytest.raises(DshError, match="not this one"):
-            store.create(app.ctx, "s")
-        assert store.list() == ()
+            sessions.create(app.ctx, "s")
+        assert sessions.list() == ()
         assert later == []
         assert gone == ["s"]
         assert not seen[0].attached
         effect.dispose_nowait()
-        assert store.create(app.ctx, "s").attached
+        assert sessions.create(app.ctx, "s").attached
 
 
 async def test_a_listener_may_end_the_session_it_hears_of() -> None:
     # case: S-17
     async with App() as app:
-        store = await store_of(app)
+        sessions = await sessions_of(app)
         heard: list[str] = []
-        session = store.prepare("s")
-        effect = store.enter(app.ctx, session)
+        session = sessions.prepare("s")
+        effect = sessions.enter(app.ctx, session)
 
         def end(event: SessionCreated) -> None:
             effect.dispose_nowait()
@@ -187,59 +187,59 @@ async def test_a_listener_may_end_the_session_it_hears_of() -> None:
         app.ctx.on(SessionCreated, end)
         app.ctx.on(SessionCreated, lambda event: heard.append("created"))
         app.ctx.on(SessionDisposed, lambda event: heard.append("disposed"))
-        store.announce(session)
+        sessions.announce(session)
         assert heard == ["disposed", "created"]
-        assert store.list() == ()
+        assert sessions.list() == ()
         assert not session.attached
 
 
 async def test_an_id_that_went_live_meanwhile_is_refused() -> None:
     # case: S-18
     async with App() as app:
-        store = await store_of(app)
+        sessions = await sessions_of(app)
         heard = trace(app.ctx)
-        late = store.prepare("s")
-        live = store.create(app.ctx, "s")
-        with pytest.raises(SessionStoreError, match="'s' already exists"):
-            store.enter(app.ctx, late)
-        assert store.get("s") is live
+        late = sessions.prepare("s")
+        live = sessions.create(app.ctx, "s")
+        with pytest.raises(LiveSessionError, match="'s' already exists"):
+            sessions.enter(app.ctx, late)
+        assert sessions.get("s") is live
         live.append(TurnStart(1, TRIGGER))
         late.append(TurnStart(1, TRIGGER))
         assert heard == ["created s", "turn/start"]
-        with pytest.raises(SessionStoreError, match="already exists"):
-            store.prepare("s")
+        with pytest.raises(LiveSessionError, match="already exists"):
+            sessions.prepare("s")
 
 
 async def test_what_is_not_live_cannot_be_flushed_or_announced() -> None:
     # case: S-19
     async with App() as app:
-        store = await store_of(app)
-        never = store.prepare("never")
-        with pytest.raises(SessionStoreError, match="'never' is not live") as caught:
-            await store.flush(never)
-        assert caught.value.code == SessionStoreError.SESSION_NOT_LIVE
-        with pytest.raises(SessionStoreError, match="not live"):
-            store.announce(never)
-        session = store.prepare("s")
-        effect = store.enter(app.ctx, session)
-        await store.flush(session)
+        sessions = await sessions_of(app)
+        never = sessions.prepare("never")
+        with pytest.raises(LiveSessionError, match="'never' is not live") as caught:
+            await sessions.flush(never)
+        assert caught.value.code == LiveSessionError.SESSION_NOT_LIVE
+        with pytest.raises(LiveSessionError, match="not live"):
+            sessions.announce(never)
+        session = sessions.prepare("s")
+        effect = sessions.enter(app.ctx, session)
+        await sessions.flush(session)
         effect.dispose_nowait()
         effect.dispose_nowait()
-        with pytest.raises(SessionStoreError, match="not live"):
-            await store.flush(session)
-        other = store.create(app.ctx, "s")
-        with pytest.raises(SessionStoreError, match="not live"):
-            await store.flush(session)
+        with pytest.raises(LiveSessionError, match="not live"):
+            await sessions.flush(session)
+        other = sessions.create(app.ctx, "s")
+        with pytest.raises(LiveSessionError, match="not live"):
+            await sessions.flush(session)
         await effect.dispose()
-        assert store.get("s") is other
+        assert sessions.get("s") is other
 
 
 async def test_a_session_that_was_never_announced_leaves_silently() -> None:
     async with App() as app:
-        store = await store_of(app)
+        sessions = await sessions_of(app)
         heard = trace(app.ctx)
-        session = store.prepare("s")
-        effect = store.enter(app.ctx, session)
+        session = sessions.prepare("s")
+        effect = sessions.enter(app.ctx, session)
         assert heard == []
         effect.dispose_nowait()
         assert heard == []
@@ -247,43 +247,43 @@ async def test_a_session_that_was_never_announced_leaves_silently() -> None:
 
 async def test_a_session_is_announced_once() -> None:
     async with App() as app:
-        store = await store_of(app)
-        session = store.create(app.ctx, "s")
-        with pytest.raises(SessionStoreError, match="announced") as caught:
-            store.announce(session)
-        assert caught.value.code == SessionStoreError.ALREADY_ANNOUNCED
+        sessions = await sessions_of(app)
+        session = sessions.create(app.ctx, "s")
+        with pytest.raises(LiveSessionError, match="announced") as caught:
+            sessions.announce(session)
+        assert caught.value.code == LiveSessionError.ALREADY_ANNOUNCED
 
 
-async def test_a_session_belongs_to_one_store() -> None:
+async def test_one_service_lists_a_session() -> None:
     async with App() as app, App() as other:
-        store, elsewhere = await store_of(app), await store_of(other)
-        session = store.create(app.ctx, "s")
-        with pytest.raises(SessionStoreError, match="attached") as caught:
+        sessions, elsewhere = await sessions_of(app), await sessions_of(other)
+        session = sessions.create(app.ctx, "s")
+        with pytest.raises(LiveSessionError, match="attached") as caught:
             elsewhere.enter(other.ctx, session)
-        assert caught.value.code == SessionStoreError.SESSION_ATTACHED
+        assert caught.value.code == LiveSessionError.SESSION_ATTACHED
         assert elsewhere.list() == ()
-        with pytest.raises(SessionStoreError, match="'s' is attached") as again:
+        with pytest.raises(LiveSessionError, match="'s' is attached") as again:
             session.attach(SessionTap(None, print, print))
-        assert again.value.code == SessionStoreError.SESSION_ATTACHED
+        assert again.value.code == LiveSessionError.SESSION_ATTACHED
 
 
 async def test_a_context_that_is_gone_enters_nothing() -> None:
     async with App() as app:
-        store = await store_of(app)
+        sessions = await sessions_of(app)
         scope = app.ctx.scope(Key())
         await scope.dispose()
-        session = store.prepare("s")
+        session = sessions.prepare("s")
         with pytest.raises(InactiveContextError):
-            store.enter(scope.ctx, session)
-        assert store.list() == ()
+            sessions.enter(scope.ctx, session)
+        assert sessions.list() == ()
         assert not session.attached
 
 
 async def test_the_store_lets_go_of_its_sessions_when_it_leaves() -> None:
     async with App() as app:
-        mount = app.mount(SessionStore)
+        mount = app.mount(LiveSessions)
         await mount.settled()
-        session = app[SessionStore].create(app.ctx, "s")
+        session = app[LiveSessions].create(app.ctx, "s")
         heard = trace(app.ctx)
         await mount.dispose()
         assert heard == ["disposed s"]
@@ -296,9 +296,9 @@ async def test_a_session_leaves_once_although_its_owner_stays_longer_than_the_st
     async with App() as app:
         failures: list[Failure] = []
         app.on_error(app.ctx, failures.append)
-        mount = app.mount(SessionStore)
+        mount = app.mount(LiveSessions)
         await mount.settled()
-        entry = app[SessionStore].enter(app.ctx, app[SessionStore].prepare("s"))
+        entry = app[LiveSessions].enter(app.ctx, app[LiveSessions].prepare("s"))
         await mount.dispose()
         entry.dispose_nowait()
         assert failures == []
@@ -310,8 +310,8 @@ async def test_a_session_leaves_once_although_its_owner_stays_longer_than_the_st
 async def test_every_flush_listener_is_heard_before_a_failure_is_raised() -> None:
     # case: S-20
     async with App() as app:
-        store = await store_of(app)
-        session = store.create(app.ctx, "s")
+        sessions = await sessions_of(app)
+        session = sessions.create(app.ctx, "s")
         release = anyio.Event()
         done: list[str] = []
 
@@ -330,7 +330,7 @@ async def test_every_flush_listener_is_heard_before_a_failure_is_raised() -> Non
         app.ctx.on(SessionFlush, slow)
         app.ctx.spawn(set_when_blocked, release)
         with pytest.raises(ExceptionGroup) as caught:
-            await store.flush(session)
+            await sessions.flush(session)
         assert done == ["s"]
         assert {type(error) for error in caught.value.exceptions} == {RuntimeError, ValueError}
 
@@ -342,8 +342,8 @@ async def set_when_blocked(event: anyio.Event) -> None:
 
 async def test_a_flush_without_listeners_is_done() -> None:
     async with App() as app:
-        store = await store_of(app)
-        await store.flush(store.create(app.ctx))
+        sessions = await sessions_of(app)
+        await sessions.flush(sessions.create(app.ctx))
 
 
 # --- scopes -------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ async def test_events_are_heard_in_the_scope_of_their_session() -> None:
     # case: S-21
     # case: SC-T23
     async with App() as app:
-        store = await store_of(app)
+        sessions = await sessions_of(app)
         key, other = Key(), Key()
         async with app.ctx.scope(key) as scope, app.ctx.scope(other) as stranger:
             everywhere, inside, outside = trace(app.ctx), trace(scope.ctx), trace(stranger.ctx)
@@ -363,35 +363,35 @@ async def test_events_are_heard_in_the_scope_of_their_session() -> None:
                 flushed.append(event.session.id)
 
             scope.ctx.on(SessionFlush, on_flush)
-            mine = store.create(scope.ctx, "mine")
-            plain = store.create(app.ctx, "plain")
+            mine = sessions.create(scope.ctx, "mine")
+            plain = sessions.create(app.ctx, "plain")
             assert mine.owner is key
             assert plain.owner is None
             mine.append(TurnStart(1, TRIGGER))
             plain.append(TurnStart(1, TRIGGER))
-            await store.flush(mine)
-            await store.flush(plain)
+            await sessions.flush(mine)
+            await sessions.flush(plain)
             assert everywhere == ["created mine", "created plain", "turn/start", "turn/start"]
             assert inside == ["created mine", "turn/start"]
             assert outside == []
             assert flushed == ["mine"]
         assert mine.owner is None
         assert everywhere[-1] == "disposed mine"
-        assert store.list() == (plain,)
+        assert sessions.list() == (plain,)
 
 
 async def test_a_validator_in_a_scope_sees_its_own_sessions() -> None:
     # case: S-21
     async with App() as app:
-        store = await store_of(app)
+        sessions = await sessions_of(app)
         async with app.ctx.scope(Key()) as scope:
             asked: list[str] = []
 
             def ask(session: Session, event: SessionEvent) -> None:
                 asked.append(session.id)
 
-            store.validator(scope.ctx, ask)
-            mine, plain = store.create(scope.ctx, "mine"), store.create(app.ctx, "plain")
+            sessions.validator(scope.ctx, ask)
+            mine, plain = sessions.create(scope.ctx, "mine"), sessions.create(app.ctx, "plain")
             mine.append(TurnStart(1, TRIGGER))
             plain.append(TurnStart(1, TRIGGER))
             assert asked == ["mine"]
@@ -399,14 +399,14 @@ async def test_a_validator_in_a_scope_sees_its_own_sessions() -> None:
         assert asked == ["mine"]
 
 
-async def test_a_store_in_a_realm_of_its_own_is_heard_there_alone() -> None:
+async def test_sessions_in_a_realm_of_their_own_are_heard_there_alone() -> None:
     async with App() as app:
-        store = await store_of(app)
-        ctx = app.ctx.isolate(SessionStore)
-        await ctx.mount(SessionStore).settled()
-        private = ctx.get(SessionStore)
+        sessions = await sessions_of(app)
+        ctx = app.ctx.isolate(LiveSessions)
+        await ctx.mount(LiveSessions).settled()
+        private = ctx.get(LiveSessions)
         assert private is not None
-        assert private is not store
+        assert private is not sessions
         outside, inside = trace(app.ctx), trace(ctx)
         private.create(ctx, "s").append(TurnStart(1, TRIGGER))
         assert outside == []
@@ -419,22 +419,22 @@ async def test_a_store_in_a_realm_of_its_own_is_heard_there_alone() -> None:
 async def test_a_fork_of_nothing_is_an_empty_child() -> None:
     # case: S-22
     async with App() as app:
-        store = await store_of(app)
-        source = store.create(app.ctx, "a")
-        child = store.fork(app.ctx, source)
+        sessions = await sessions_of(app)
+        source = sessions.create(app.ctx, "a")
+        child = sessions.fork(app.ctx, source)
         assert child.seq == 0
         assert (child.header.parent_session, child.header.seed_length) == ("a", 0)
-        assert store.get(child.id) is child
+        assert sessions.get(child.id) is child
 
 
 async def test_a_fork_copies_the_whole_closed_log(tmp_path: Path) -> None:
     # case: S-22
     async with App() as app:
-        store = await store_of(app)
-        source = store.create(app.ctx, "a", meta=SessionMeta(cwd=str(tmp_path)))
+        sessions = await sessions_of(app)
+        source = sessions.create(app.ctx, "a", meta=SessionMeta(cwd=str(tmp_path)))
         write_turn(source)
         heard = trace(app.ctx)
-        child = store.fork(app.ctx, "a", child_id="b")
+        child = sessions.fork(app.ctx, "a", child_id="b")
         assert child.events[:] == source.events[:]
         assert child.header.cwd == str(tmp_path)
         assert child.header.seed_length == source.seq
@@ -448,72 +448,72 @@ async def test_a_fork_copies_the_whole_closed_log(tmp_path: Path) -> None:
 async def test_an_open_tail_can_be_forked_around() -> None:
     # case: S-23
     async with App() as app:
-        store = await store_of(app)
-        source = store.create(app.ctx, "a")
+        sessions = await sessions_of(app)
+        source = sessions.create(app.ctx, "a")
         write_turn(source)
         boundary = source.seq - 1
         source.append(TurnStart(2, TRIGGER))
         with pytest.raises(ForkError) as caught:
-            store.fork(app.ctx, source)
+            sessions.fork(app.ctx, source)
         assert caught.value.code == ForkError.OPEN_TURN
-        child = store.fork(app.ctx, source, boundary)
+        child = sessions.fork(app.ctx, source, boundary)
         assert child.seq == boundary + 1
         assert child.turn_open is None
-        assert store.list() == (source, child)
+        assert sessions.list() == (source, child)
 
 
 async def test_a_taken_child_id_is_looked_at_first() -> None:
     # case: S-24
     async with App() as app:
-        store = await store_of(app)
-        store.create(app.ctx, "a")
-        store.create(app.ctx, "taken")
+        sessions = await sessions_of(app)
+        sessions.create(app.ctx, "a")
+        sessions.create(app.ctx, "taken")
         with pytest.raises(ForkError) as caught:
-            store.fork(app.ctx, "nobody", -1, "taken")
+            sessions.fork(app.ctx, "nobody", -1, "taken")
         assert caught.value.code == ForkError.SESSION_ALREADY_EXISTS
 
 
 async def test_sources_that_cannot_be_forked() -> None:
     # case: S-25
     async with App() as app:
-        store = await store_of(app)
+        sessions = await sessions_of(app)
         with pytest.raises(ForkError, match="nobody") as caught:
-            store.fork(app.ctx, "nobody")
+            sessions.fork(app.ctx, "nobody")
         assert caught.value.code == ForkError.SESSION_NOT_FOUND
-        stale = store.prepare("a")
+        stale = sessions.prepare("a")
         with pytest.raises(ForkError) as caught:
-            store.fork(app.ctx, stale)
+            sessions.fork(app.ctx, stale)
         assert caught.value.code == ForkError.SESSION_NOT_FOUND
-        live = store.create(app.ctx, "a")
+        live = sessions.create(app.ctx, "a")
         with pytest.raises(ForkError) as caught:
-            store.fork(app.ctx, stale)
+            sessions.fork(app.ctx, stale)
         assert caught.value.code == ForkError.SESSION_NOT_LIVE
-        assert store.list() == (live,)
+        assert sessions.list() == (live,)
 
 
 @pytest.mark.parametrize("boundary", [-1, 0.5, len(worked_turn()), 10_000, True, "0"], ids=repr)
 async def test_boundaries_that_are_none(boundary: Any) -> None:
     # case: S-25
     async with App() as app:
-        store = await store_of(app)
-        source = store.create(app.ctx, "a", seed=worked_turn())
+        sessions = await sessions_of(app)
+        source = sessions.create(app.ctx, "a", seed=worked_turn())
         with pytest.raises(ForkError) as caught:
-            store.fork(app.ctx, source, boundary)
+            sessions.fork(app.ctx, source, boundary)
         assert caught.value.code == ForkError.INVALID_BOUNDARY
-        assert store.list() == (source,)
+        assert sessions.list() == (source,)
 
 
 async def test_only_a_turn_end_is_a_boundary() -> None:
     # case: S-25
     async with App() as app:
-        store = await store_of(app)
-        source = store.create(app.ctx, "a", seed=worked_turn())
+        sessions = await sessions_of(app)
+        source = sessions.create(app.ctx, "a", seed=worked_turn())
         for event in source.events:
             if event.type == "turn/end":
-                assert store.fork(app.ctx, source, event.seq).seq == event.seq + 1
+                assert sessions.fork(app.ctx, source, event.seq).seq == event.seq + 1
                 continue
             with pytest.raises(ForkError, match=event.type) as caught:
-                store.fork(app.ctx, source, event.seq)
+                sessions.fork(app.ctx, source, event.seq)
             assert caught.value.code == ForkError.OPEN_TURN
 
 
@@ -536,36 +536,36 @@ async def test_only_a_turn_end_is_a_boundary() -> None:
 async def test_every_end_of_a_turn_is_a_boundary(reason: TurnEndReason) -> None:
     # case: S-25
     async with App() as app:
-        store = await store_of(app)
-        source = store.create(app.ctx, "a")
+        sessions = await sessions_of(app)
+        source = sessions.create(app.ctx, "a")
         source.append(TurnStart(1, RecordTrigger()))
         source.append(TurnEnd(1, reason))
-        child = store.fork(app.ctx, source)
+        child = sessions.fork(app.ctx, source)
         assert child.events[1].data == TurnEnd(1, reason)
 
 
 async def test_a_vetoed_fork_leaves_no_child() -> None:
     # case: S-25
     async with App() as app:
-        store = await store_of(app)
-        source = store.create(app.ctx, "a")
+        sessions = await sessions_of(app)
+        source = sessions.create(app.ctx, "a")
 
         def veto(event: SessionCreated) -> None:
             raise DshError("no child", code="VETO")
 
         app.ctx.on(SessionCreated, veto)
         with pytest.raises(DshError, match="no child"):
-            store.fork(app.ctx, source, child_id="b")
-        assert store.list() == (source,)
+            sessions.fork(app.ctx, source, child_id="b")
+        assert sessions.list() == (source,)
 
 
 async def test_parent_and_child_do_not_share_what_comes_later() -> None:
     # case: S-22
     async with App() as app:
-        store = await store_of(app)
-        source = store.create(app.ctx, "a")
+        sessions = await sessions_of(app)
+        source = sessions.create(app.ctx, "a")
         write_turn(source, tool=False)
-        child = store.fork(app.ctx, source)
+        child = sessions.fork(app.ctx, source)
         for session, word in ((source, "parent"), (child, "child")):
             session.append(TurnStart(2, TRIGGER))
             session.append(StepStart(2, 1))
