@@ -18,7 +18,7 @@ from dsh.agent import (
     ResumeAgent,
     open_agent,
 )
-from dsh.agent.events import AgentCreated, AgentDisposed, AgentSessionStart, TurnContinuation
+from dsh.agent.events import AgentCreated, AgentEnded, AgentSessionStart, TurnContinuation
 from dsh.agent.loopkit import Loop
 from dsh.agent.testing import StubAgent
 from dsh.agent_loop import AgentLoop
@@ -84,7 +84,7 @@ def announcements(app: App) -> list[str]:
     def on(event: Emit) -> None:
         heard.append(event.event_name)
 
-    for kind in (SessionCreated, AgentCreated, AgentSessionStart, AgentDisposed, SessionDisposed):
+    for kind in (SessionCreated, AgentCreated, AgentSessionStart, AgentEnded, SessionDisposed):
         app.ctx.on(kind, on)
     return heard
 
@@ -480,7 +480,7 @@ async def test_a_listener_that_disposes_the_owner_lets_the_others_see_a_live_age
         async def setup(ctx: Context) -> None:
             ctx.defer(lambda: order.append("scope"))
 
-        app.ctx.on(AgentDisposed, lambda event: order.append("agent"))
+        app.ctx.on(AgentEnded, lambda event: order.append("agent"))
         app.ctx.on(SessionDisposed, lambda event: order.append("session"))
         with pytest.raises(AgentFault) as caught:
             await app[AgentRegistry].create(mount.ctx, CreateAgent("a", "s", setup=setup))

@@ -18,8 +18,7 @@ from dsh.agent import (
     CreateAgent,
     open_agent,
 )
-from dsh.agent.events import AgentDisposed as AgentDisposedEvent
-from dsh.agent.events import AgentError, AgentStatusChanged, PreStep, SessionPrefix
+from dsh.agent.events import AgentEnded, AgentError, AgentStatusChanged, PreStep, SessionPrefix
 from dsh.agent.loopkit import Loop
 from dsh.agent_loop import AgentLoop
 from dsh.core import (
@@ -232,7 +231,7 @@ async def test_the_order_of_an_end() -> None:
             if isinstance(event.event.data, TurnEnd):
                 order.append("turn/end")
 
-        def gone(event: AgentDisposedEvent) -> None:
+        def gone(event: AgentEnded) -> None:
             assert agents.get("owned") is None
             assert sessions.get(agent.session.id) is agent.session
             order.append("agent/disposed")
@@ -241,9 +240,9 @@ async def test_the_order_of_an_end() -> None:
             order.append(f"scoped status {event.status}")
 
         app.ctx.on(SessionEventAppended, ended)
-        app.ctx.on(AgentDisposedEvent, gone)
+        app.ctx.on(AgentEnded, gone)
         app.ctx.on(SessionDisposed, lambda event: order.append("session/disposed"))
-        agent.ctx.on(AgentDisposedEvent, lambda event: order.append("scoped agent/disposed"))
+        agent.ctx.on(AgentEnded, lambda event: order.append("scoped agent/disposed"))
         agent.send("a")
         await soon(adapter.waiting())
         agent.ctx.on(AgentStatusChanged, scoped_status)

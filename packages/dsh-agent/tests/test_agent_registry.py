@@ -14,7 +14,7 @@ from dsh.agent import (
     ResumeAgent,
     open_agent,
 )
-from dsh.agent.events import AgentCreated, AgentDisposed
+from dsh.agent.events import AgentCreated, AgentEnded
 from dsh.agent.testing import StubAgent, stub_agent
 from dsh.core import App, Context
 
@@ -89,11 +89,11 @@ async def test_entries_are_listed_in_order_and_paired_with_their_end() -> None:
         registry = app[AgentRegistry]
         app.ctx.on(AgentCreated, lambda event: heard.append(f"created {event.agent.id}"))
 
-        def gone(event: AgentDisposed) -> None:
+        def gone(event: AgentEnded) -> None:
             assert registry.get(event.agent.id) is None
             heard.append(f"disposed {event.agent.id}")
 
-        app.ctx.on(AgentDisposed, gone)
+        app.ctx.on(AgentEnded, gone)
         one, two = StubAgent("one"), StubAgent("two")
         first = registry.register(app.ctx, one)
         second = registry.enter(app.ctx, two)
@@ -121,7 +121,7 @@ async def test_a_raising_listener_takes_the_entry_back() -> None:
     async with App() as app:
         await app.mount(AgentRegistry).settled()
         registry = app[AgentRegistry]
-        app.ctx.on(AgentDisposed, lambda event: heard.append(event.agent.id))
+        app.ctx.on(AgentEnded, lambda event: heard.append(event.agent.id))
         listener = app.ctx.on(AgentCreated, refuse)
         with pytest.raises(ValueError, match="not here"):
             registry.register(app.ctx, StubAgent("one"))

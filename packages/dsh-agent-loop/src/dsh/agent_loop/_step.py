@@ -11,7 +11,7 @@ import anyio.lowlevel
 
 from dsh.agent.events import StepResult
 from dsh.agent.loopkit import CUT_OFF, LoggedCall, without_calls
-from dsh.agent_loop._tools import ToolBatch
+from dsh.agent_loop._tool_batch import ToolBatch
 from dsh.llm import (
     BlockAssembler,
     CancelSignal,

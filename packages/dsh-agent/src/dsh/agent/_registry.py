@@ -10,7 +10,7 @@ from typing import ClassVar
 from dsh.agent._agent import Agent
 from dsh.agent._types import CreateAgent, ResumeAgent
 from dsh.agent.errors import AgentFault
-from dsh.agent.events import AgentCreated, AgentDisposed
+from dsh.agent.events import AgentCreated, AgentEnded
 from dsh.core import Context, Effect, Service, scope_of
 
 
@@ -257,4 +257,4 @@ class AgentRegistry(Service, key="agents"):
         self._parents.pop(agent, None)
         if agent in self._announced:
             self._announced.discard(agent)
-            self.ctx.emit(AgentDisposed(agent))
+            self.ctx.emit(AgentEnded(agent))

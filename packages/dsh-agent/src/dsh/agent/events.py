@@ -31,7 +31,7 @@ class AgentCreated(Emit, name="agent/created", scope="agent", realm="agents", er
 
 
 @dataclass(frozen=True, slots=True)
-class AgentDisposed(Emit, name="agent/disposed", scope="agent", realm="agents"):
+class AgentEnded(Emit, name="agent/disposed", scope="agent", realm="agents"):
     """An agent left the registry. Its own scope is gone by then, so this is for outsiders."""
 
     agent: Agent
@@ -231,7 +231,7 @@ class AgentError(Emit, name="agent/error", scope="agent", realm="agents"):
 
 __all__ = [
     "AgentCreated",
-    "AgentDisposed",
+    "AgentEnded",
     "AgentError",
     "AgentQueued",
     "AgentRequest",

@@ -67,7 +67,7 @@ async def an_end_has_its_order(bench: LoopBench) -> None:
 
     async with bench.open([hang("Hm")]) as opened:
         opened.on(AgentStatusChanged, lambda event: order.append(event.status))
-        opened.on(agent_events.AgentDisposed, lambda event: order.append("agent"))
+        opened.on(agent_events.AgentEnded, lambda event: order.append("agent"))
         opened.on(SessionDisposed, lambda event: order.append("session"))
         handle = await opened.make(setup=setup)
         handle.agent.send("a")

@@ -29,7 +29,7 @@ from dsh.agent.events import (
     TurnContinuation,
     TurnStop,
 )
-from dsh.agent.loopkit._door import checked_content, context_message
+from dsh.agent.loopkit._content_checks import checked_content, context_message
 from dsh.agent.loopkit._failures import leaf_of
 from dsh.core import Context
 from dsh.llm import CancelSignal, ContentBlock, LlmCallConfig, Message
