@@ -190,7 +190,7 @@ async def test_a_load_that_is_cancelled_ends_as_a_whole(
         open_turn(session)
         end()
         await bench.still()
-        bench.store._keeper._loaded.clear()
+        bench.store._ownership._loaded.clear()
         await cancelled_while(lambda: bench.store.load("s"), gate, call)
         assert disk.owners == {}
         assert types_of(disk.events("s")) == ["turn/start", "turn/end"]

@@ -14,7 +14,7 @@ from typing import Final
 
 from dsh.paths import sync_folder
 from dsh.session_persistence import PersistenceError
-from dsh.session_persistence_jsonl._failures import as_failure
+from dsh.session_persistence_jsonl._storage_errors import storage_error
 
 __all__ = [
     "append",
@@ -232,7 +232,7 @@ def _roll_back(descriptor: int, size: int, path: Path, error: OSError) -> None:
         os.ftruncate(descriptor, size)
         os.fsync(descriptor)
     except OSError as second:
-        failed = as_failure(error, path, "written")
+        failed = storage_error(error, path, "written")
         raise PersistenceError(
             f"{failed.message}; and what was written could not be taken back: {second.strerror}",
             hint=failed.hint,

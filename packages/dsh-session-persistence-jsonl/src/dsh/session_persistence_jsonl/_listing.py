@@ -10,11 +10,11 @@ from typing import Final, TypeAlias
 
 from dsh.session import SessionHeader
 from dsh.session_persistence import SessionSnapshot, SessionSummary, UnreadableSession
-from dsh.session_persistence_jsonl._failures import as_failure
 from dsh.session_persistence_jsonl._files import revision_of
 from dsh.session_persistence_jsonl._folders import Folders, LogFile
 from dsh.session_persistence_jsonl._index import Entry, Index
 from dsh.session_persistence_jsonl._names import NO_CWD, decode_segment, encode_segment
+from dsh.session_persistence_jsonl._storage_errors import storage_error
 
 __all__ = ["INDEX", "Found", "Listing", "in_place"]
 
@@ -204,7 +204,7 @@ def _closed(path: str, error: OSError) -> UnreadableSession:
     project = name.startswith("--") or name == NO_CWD
     return UnreadableSession(
         path,
-        as_failure(error, Path(path), "read"),
+        storage_error(error, Path(path), "read"),
         None if project else decode_segment(name),
     )
 

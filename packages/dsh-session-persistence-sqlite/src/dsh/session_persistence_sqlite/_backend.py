@@ -27,11 +27,10 @@ from dsh.session_persistence_sqlite._changes import (
     set_state,
 )
 from dsh.session_persistence_sqlite._database import Database
-from dsh.session_persistence_sqlite._errors import telling
 from dsh.session_persistence_sqlite._event_rows import encode_event_rows
 from dsh.session_persistence_sqlite._integrity import Examiner
 from dsh.session_persistence_sqlite._locks import Locks
-from dsh.session_persistence_sqlite._log import (
+from dsh.session_persistence_sqlite._log_reader import (
     Tail,
     find_session,
     find_state,
@@ -44,6 +43,7 @@ from dsh.session_persistence_sqlite._session_rows import (
     SessionRow,
     revision_of,
 )
+from dsh.session_persistence_sqlite._storage_errors import as_storage_errors
 
 __all__ = ["SqliteBackend"]
 
@@ -77,7 +77,7 @@ class SqliteBackend(Backend):
 
     def acquire(self, session_id: str) -> None:
         """See `Backend.acquire`."""
-        with self._telling(session_id, "locked"):
+        with self._storage_errors(session_id, "locked"):
             self._locks.acquire(session_id)
 
     def release(self, session_id: str) -> None:
@@ -88,14 +88,14 @@ class SqliteBackend(Backend):
 
     def revision(self, session_id: str) -> str | None:
         """See `Backend.revision`."""
-        with self._telling(session_id, "read"):
+        with self._storage_errors(session_id, "read"):
             query = "SELECT incarnation, revision FROM sessions WHERE id = ?"
             found = self._database.connection.execute(query, (session_id,)).fetchone()
         return None if found is None else revision_of(self._database.store_id, *found)
 
     def read(self, session_id: str) -> StoredLog:
         """See `Backend.read`."""
-        with self._telling(session_id, "read"), self._database.reading() as connection:
+        with self._storage_errors(session_id, "read"), self._database.reading() as connection:
             row = session_row(connection, session_id)
             header = row.header()
             events, tail = read_events(connection, row)
@@ -104,7 +104,7 @@ class SqliteBackend(Backend):
 
     def read_from(self, session_id: str, from_seq: int) -> tuple[SessionEvent, ...]:
         """See `Backend.read_from`; what lies before is not looked at."""
-        with self._telling(session_id, "read"), self._database.reading() as connection:
+        with self._storage_errors(session_id, "read"), self._database.reading() as connection:
             row = session_row(connection, session_id)
             row.header()
             if from_seq >= row.state.events:
@@ -114,7 +114,7 @@ class SqliteBackend(Backend):
     def list(self, archived: bool) -> Iterable[SessionSnapshot]:
         """See `Backend.list`."""
         query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE archived = ?"
-        with telling(self._file, "sessions could not be listed"):
+        with as_storage_errors(self._file, "sessions could not be listed"):
             rows = self._database.connection.execute(query, (int(archived),)).fetchall()
         found: list[SessionSnapshot] = []
         for row in rows:
@@ -125,7 +125,7 @@ class SqliteBackend(Backend):
     def unreadable(self) -> Iterable[UnreadableSession]:
         """See `Backend.unreadable`."""
         query = f"SELECT {SESSION_COLUMNS} FROM sessions"
-        with telling(self._file, "sessions could not be listed"):
+        with as_storage_errors(self._file, "sessions could not be listed"):
             rows = self._database.connection.execute(query).fetchall()
         looks = (SessionRow.read(row).unreadable(self._file) for row in rows)
         return [found for found in looks if found is not None]
@@ -138,7 +138,7 @@ class SqliteBackend(Backend):
         """See `Backend.write`."""
         taken = False
         try:
-            with self._telling(header.id, "written"):
+            with self._storage_errors(header.id, "written"):
                 taken = self._locks.acquire(header.id)
                 self._write(header, tuple(events), summary)
         except BaseException:
@@ -183,7 +183,7 @@ class SqliteBackend(Backend):
     def cut(self, log: StoredLog) -> None:
         """See `Backend.cut`; the rows are moved to the table `cut_events`."""
         session_id = log.header.id
-        with self._telling(session_id, "repaired"), self._database.writing() as connection:
+        with self._storage_errors(session_id, "repaired"), self._database.writing() as connection:
             found = find_session(connection, session_id)
             if found is None or found.revision(self._database.store_id) != log.revision:
                 raise AppendRefused(
@@ -196,14 +196,14 @@ class SqliteBackend(Backend):
 
     def set_archived(self, session_id: str, archived: bool) -> None:
         """See `Backend.set_archived`."""
-        with self._telling(session_id, "changed"), self._database.writing() as connection:
+        with self._storage_errors(session_id, "changed"), self._database.writing() as connection:
             query = "UPDATE sessions SET archived = ? WHERE id = ?"
             if connection.execute(query, (int(archived), session_id)).rowcount == 0:
                 raise StoredSessionNotFound(session_id)
 
     def remove(self, session_id: str) -> None:
         """See `Backend.remove`; its text leaves the file too, and the file shrinks."""
-        with self._telling(session_id, "removed"):
+        with self._storage_errors(session_id, "removed"):
             with self._database.writing() as connection:
                 query = "DELETE FROM sessions WHERE id = ?"
                 if connection.execute(query, (session_id,)).rowcount == 0:
@@ -218,12 +218,12 @@ class SqliteBackend(Backend):
 
     def verify(self, session_id: str) -> IntegrityReport:
         """See `Backend.verify`."""
-        with self._telling(session_id, "read"):
+        with self._storage_errors(session_id, "read"):
             return self._examiner.verify(session_id)
 
     def salvage(self, session_id: str) -> IntegrityReport:
         """See `Backend.salvage`; the copy is a file of JSON lines."""
-        with self._telling(session_id, "salvaged"):
+        with self._storage_errors(session_id, "salvaged"):
             return self._examiner.salvage(session_id)
 
     def locate(self, header: SessionHeader) -> str | None:
@@ -235,5 +235,5 @@ class SqliteBackend(Backend):
         """See `Backend.place`."""
         return str(self._file)
 
-    def _telling(self, session_id: str, deed: str) -> AbstractContextManager[None]:
-        return telling(self._file, f"session {session_id!r} could not be {deed}")
+    def _storage_errors(self, session_id: str, attempted: str) -> AbstractContextManager[None]:
+        return as_storage_errors(self._file, f"session {session_id!r} could not be {attempted}")

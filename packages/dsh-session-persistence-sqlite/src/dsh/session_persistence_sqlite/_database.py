@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 from dsh.paths import make_folder
 from dsh.session_persistence import PersistenceError
-from dsh.session_persistence_sqlite._errors import telling
 from dsh.session_persistence_sqlite._file import (
     FileId,
     check_file,
@@ -21,6 +20,7 @@ from dsh.session_persistence_sqlite._file import (
 )
 from dsh.session_persistence_sqlite._locks import Locks
 from dsh.session_persistence_sqlite._schema import check_schema, create_schema, is_empty
+from dsh.session_persistence_sqlite._storage_errors import as_storage_errors
 
 __all__ = ["Database"]
 
@@ -75,7 +75,7 @@ class Database:
             PersistenceError: It cannot be opened or should not be; it is as it was.
         """
         check_version(sqlite3.sqlite_version_info)
-        with telling(self.file, "the database could not be opened"):
+        with as_storage_errors(self.file, "the database could not be opened"):
             check_file(self.file)
             make_folder(self.file.parent)
             lock = self._locks.while_opening(self._timeout)
@@ -96,7 +96,7 @@ class Database:
         """Disconnect; the last one to do so also tidies up the files beside the database."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            with telling(self.file, "the database could not be closed"):
+            with as_storage_errors(self.file, "the database could not be closed"):
                 connection.close()
 
     @contextmanager

@@ -20,7 +20,6 @@ from dsh.session_persistence import (
 )
 from dsh.session_persistence_sqlite._changes import cut_after, renew_header
 from dsh.session_persistence_sqlite._database import Database
-from dsh.session_persistence_sqlite._errors import is_damage
 from dsh.session_persistence_sqlite._event_rows import (
     EVENT_COLUMNS,
     EventColumns,
@@ -28,8 +27,9 @@ from dsh.session_persistence_sqlite._event_rows import (
     event_reader,
 )
 from dsh.session_persistence_sqlite._locks import file_stem
-from dsh.session_persistence_sqlite._log import event_rows, session_row
+from dsh.session_persistence_sqlite._log_reader import event_rows, session_row
 from dsh.session_persistence_sqlite._session_rows import HEADER_DAMAGE, STATE_DAMAGE, SessionRow
+from dsh.session_persistence_sqlite._storage_errors import is_damage
 
 __all__ = ["Examiner"]
 

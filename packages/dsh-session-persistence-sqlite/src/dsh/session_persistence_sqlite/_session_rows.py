@@ -24,7 +24,7 @@ from dsh.session_persistence import (
     SessionSummary,
     UnreadableSession,
 )
-from dsh.session_persistence_sqlite._errors import located
+from dsh.session_persistence_sqlite._storage_errors import located
 
 __all__ = [
     "EMPTY",

@@ -4,7 +4,6 @@ For providers; who only uses a store needs `dsh.session_persistence` alone, whic
 this.
 """
 
-from dsh.session_persistence.backend._backed import BackedPersistence
 from dsh.session_persistence.backend._backend import Backend, StoredLog
 from dsh.session_persistence.backend._checks import (
     check_batch,
@@ -12,6 +11,7 @@ from dsh.session_persistence.backend._checks import (
     check_header,
     repaired,
 )
+from dsh.session_persistence.backend._following_store import BackedPersistence
 from dsh.session_persistence.backend._summary import SummaryFold, summarize
 
 __all__ = [

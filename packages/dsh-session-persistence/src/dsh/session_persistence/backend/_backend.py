@@ -232,6 +232,6 @@ def as_persistence_error(error: BaseException, failure: str) -> PersistenceError
     if isinstance(error, PersistenceError):
         return error
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    told = PersistenceError(f"{failure}: {reason or type(error).__name__}")
-    told.__cause__ = error
-    return told
+    translated = PersistenceError(f"{failure}: {reason or type(error).__name__}")
+    translated.__cause__ = error
+    return translated

@@ -200,7 +200,7 @@ def _follow(
 
 def _object_of(line: bytes) -> dict[str, Any] | None:
     try:
-        # the version of an unknown form is worth telling, so any JSON object will do
+        # the version of an unknown form is worth as_storage_errors, so any JSON object will do
         value = json.loads(line)
     except (ValueError, RecursionError):
         return None

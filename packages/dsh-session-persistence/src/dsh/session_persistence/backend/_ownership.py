@@ -14,7 +14,7 @@ from dsh.session import Session, SessionEvent, SessionHeader, interrupted_turn_c
 from dsh.session_persistence._types import StoredSession
 from dsh.session_persistence.backend._backend import Backend, StoredLog, as_persistence_error
 from dsh.session_persistence.backend._checks import check_batch, check_header
-from dsh.session_persistence.backend._live import LiveLog
+from dsh.session_persistence.backend._live_log import LiveLog
 from dsh.session_persistence.backend._summary import SummaryFold
 from dsh.session_persistence.errors import (
     PersistenceError,
@@ -23,7 +23,7 @@ from dsh.session_persistence.errors import (
     StoredSessionNotFound,
 )
 
-__all__ = ["Keeper", "failing"]
+__all__ = ["Ownership", "failure_text"]
 
 T = TypeVar("T")
 
@@ -31,17 +31,18 @@ _KEPT: Final = 4
 """So many logs are remembered after a load or an append, for who goes on from one."""
 
 
-def failing(session_id: str, deed: str) -> str:
-    """Return what to say when something could not be done to a session.
+def failure_text(session_id: str | None, attempted: str) -> str:
+    """Return the text of the error when something could not be done.
 
     Args:
-        session_id: The session.
-        deed: What was tried, as a participle: `written`, `read`.
+        session_id: The session; None if it was to be done to all of them.
+        attempted: What was tried, as a participle: `written`, `read`.
     """
-    return f"session {session_id!r} could not be {deed}"
+    what = "the stored sessions" if session_id is None else f"session {session_id!r}"
+    return f"{what} could not be {attempted}"
 
 
-class Keeper:
+class Ownership:
     """The backend, and what this process knows about the ids in it.
 
     Everything below `run` is called through `run`: one call at a time, whichever thread makes it.
@@ -84,10 +85,10 @@ class Keeper:
                 self._open()
                 return act()
             except Exception as error:
-                told = as_persistence_error(error, failure)
-                if told is error:
+                translated = as_persistence_error(error, failure)
+                if translated is error:
                     raise
-                raise told from error
+                raise translated from error
 
     def close(self) -> list[Exception]:
         """Write what waits, and let go of the storage; return what failed."""
@@ -95,7 +96,7 @@ class Keeper:
         with self._guard:
             for live in tuple(self._owners.values()):
                 if live.behind:
-                    failure = failing(live.session.id, "written")
+                    failure = failure_text(live.session.id, "written")
                     _attempt(partial(self._store_last, live), failure, errors)
             self._closed = True
             self._owners.clear()
@@ -115,8 +116,8 @@ class Keeper:
 
     # --- live sessions --------------------------------------------------------------------
 
-    def take(self, session: Session) -> LiveLog:
-        """Own a session that is live, if its id is free or it goes on from what is stored.
+    def claim(self, session: Session) -> LiveLog:
+        """Claim the id of a live session, if its id is free or it goes on from what is stored.
 
         Raises:
             AppendRefused: Its header could not be stored.
@@ -128,7 +129,7 @@ class Keeper:
             if owner.session is session:
                 return owner
             raise StoredSessionExists(session.id)
-        log = self._claim(session)
+        log = self._claim_stored(session)
         fold = SummaryFold()
         if log is None:
             check_header(session.header)
@@ -141,7 +142,7 @@ class Keeper:
         self._loaded.pop(session.id, None)
         return live
 
-    def _claim(self, session: Session) -> StoredLog | None:
+    def _claim_stored(self, session: Session) -> StoredLog | None:
         """Acquire the stored log that a session goes on from; None if nothing is stored."""
         backend, session_id = self.backend, session.id
         if backend.revision(session_id) is None:
@@ -193,10 +194,10 @@ class Keeper:
             return None
         return owner
 
-    def _refuse_live(self, session_id: str, deed: str) -> None:
+    def _refuse_live(self, session_id: str, attempted: str) -> None:
         if self._owner(session_id) is not None:
             raise SessionInUse(
-                f"session {session_id!r} is live and cannot be {deed}", hint="close it first"
+                f"session {session_id!r} is live and cannot be {attempted}", hint="close it first"
             )
 
     # --- stored sessions ------------------------------------------------------------------
@@ -216,7 +217,7 @@ class Keeper:
             self._append_first(session_id, batch)
             return
         self._reserved.pop(session_id, None)
-        with self._owned(session_id):
+        with self._acquired(session_id):
             log = self._read(session_id)
             check_batch(session_id, batch, len(log.events))
             if batch:
@@ -240,7 +241,7 @@ class Keeper:
             return None
         if self.backend.revision(session_id) is None:
             raise StoredSessionNotFound(session_id)
-        with self._owned(session_id):
+        with self._acquired(session_id):
             log = self._read(session_id)
             lost = log.lost
             closers = interrupted_turn_closers(log.events, more_was_lost=lost)
@@ -248,14 +249,14 @@ class Keeper:
                 log = self._write(log, closers)
             elif log.rest is not None:
                 self.backend.cut(log)
-                self._note(replace(log, rest=None, lost=False))
+                self._remember_written(replace(log, rest=None, lost=False))
             else:
                 self._remember(log)
         return StoredSession(log.header, log.events, lost)
 
-    def change(self, session_id: str, deed: str, act: Callable[[], T]) -> T:
+    def change(self, session_id: str, attempted: str, act: Callable[[], T]) -> T:
         """Do something to a stored session that nobody uses."""
-        self._refuse_live(session_id, deed)
+        self._refuse_live(session_id, attempted)
         return self._change(session_id, act)
 
     def remove(self, session_id: str) -> None:
@@ -281,14 +282,14 @@ class Keeper:
     def _change(self, session_id: str, act: Callable[[], T]) -> T:
         if self.backend.revision(session_id) is None:
             raise StoredSessionNotFound(session_id)
-        with self._owned(session_id):
+        with self._acquired(session_id):
             self._loaded.pop(session_id, None)
             return act()
 
     # --- inside ---------------------------------------------------------------------------
 
     @contextmanager
-    def _owned(self, session_id: str) -> Generator[None, None, None]:
+    def _acquired(self, session_id: str) -> Generator[None, None, None]:
         """Keep other processes away from a session that is not live here."""
         self.backend.acquire(session_id)
         try:
@@ -314,10 +315,10 @@ class Keeper:
         self._loaded.pop(log.header.id, None)
         self.backend.write(log.header, batch, fold.summary)
         log = replace(log, events=(*log.events, *batch), rest=None, lost=False)
-        self._note(log)
+        self._remember_written(log)
         return log
 
-    def _note(self, log: StoredLog) -> None:
+    def _remember_written(self, log: StoredLog) -> None:
         """Remember a log that has just been written."""
         try:
             revision = self.backend.revision(log.header.id)

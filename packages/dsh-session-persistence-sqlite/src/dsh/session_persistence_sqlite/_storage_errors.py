@@ -10,7 +10,7 @@ from typing import Final
 
 from dsh.session_persistence import FormatUnsupported, PersistenceError, SessionCorrupt
 
-__all__ = ["is_damage", "located", "telling"]
+__all__ = ["as_storage_errors", "is_damage", "located"]
 
 _TOLD: Final[dict[int, tuple[str, str]]] = {
     sqlite3.SQLITE_FULL: ("the disk is full", "free some space; nothing that was stored is lost"),
@@ -38,7 +38,7 @@ def is_damage(error: sqlite3.Error) -> bool:
 
 
 @contextmanager
-def telling(file: Path, failure: str) -> Generator[None]:
+def as_storage_errors(file: Path, failure: str) -> Generator[None]:
     """Turn errors of SQLite and of the system into ours, and name the file in ours.
 
     Args:

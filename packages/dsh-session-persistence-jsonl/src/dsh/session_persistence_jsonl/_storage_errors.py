@@ -10,7 +10,7 @@ from typing import Final
 
 from dsh.session_persistence import PersistenceError
 
-__all__ = ["as_failure", "telling"]
+__all__ = ["as_storage_errors", "storage_error"]
 
 _HINTS: Final = {
     errno.ENOSPC: "the disk is full: make room, then try again",
@@ -29,26 +29,26 @@ _HINTS: Final = {
 }
 
 
-def as_failure(error: OSError, path: Path, deed: str) -> PersistenceError:
+def storage_error(error: OSError, path: Path, attempted: str) -> PersistenceError:
     """Return the error of the seam for one of the system.
 
     Args:
         error: What the system said.
         path: What it was said about.
-        deed: What was tried, as a participle: `written`, `read`.
+        attempted: What was tried, as a participle: `written`, `read`.
     """
     reason = error.strerror or str(error) or type(error).__name__
     return PersistenceError(
-        f"the session store could not be {deed}: {reason}",
+        f"the session store could not be {attempted}: {reason}",
         hint=_HINTS.get(error.errno or 0),
         location=str(path),
     )
 
 
 @contextmanager
-def telling(path: Path, deed: str) -> Generator[None]:
+def as_storage_errors(path: Path, attempted: str) -> Generator[None]:
     """Turn errors of the system inside into errors of the seam."""
     try:
         yield
     except OSError as error:
-        raise as_failure(error, path, deed) from error
+        raise storage_error(error, path, attempted) from error

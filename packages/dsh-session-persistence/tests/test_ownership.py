@@ -229,7 +229,7 @@ async def test_ten_thousand_sessions_leave_nothing(open_bench: Any) -> None:
             while store._owners or store._behind._queue:
                 await bench.still()
         assert store._owners == {}
-        assert len(store._keeper._loaded) <= 8
+        assert len(store._ownership._loaded) <= 8
         gc.collect()
         assert bench.disk.owners == {}
 
@@ -302,7 +302,7 @@ async def test_a_claim_that_fails_holds_nothing(open_bench: Any, call: str, log:
 
         disk.on_call = fails
         # the seed is not what the store remembers, so that it has to read
-        bench.store._keeper._loaded.clear()
+        bench.store._ownership._loaded.clear()
         with pytest.raises(PersistenceError, match="'s' could not be read"):
             bench.passing(seed=log)
         assert bench.sessions.list() == ()
@@ -331,7 +331,7 @@ async def test_a_load_that_fails_holds_nothing(open_bench: Any, open_turn: Any, 
 
         disk.on_call = fails
         if call != "write":
-            bench.store._keeper._loaded.clear()
+            bench.store._ownership._loaded.clear()
         with pytest.raises(PersistenceError, match="broken"):
             await bench.store.load("s")
         loaded = await bench.store.load("s")

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, TypeVar, TypeVarTuple, Unpack
 
 import anyio
 import anyio.lowlevel
@@ -39,13 +39,15 @@ from dsh.session_persistence.backend._checks import (
     detached,
     repaired,
 )
-from dsh.session_persistence.backend._keeper import Keeper, failing
-from dsh.session_persistence.backend._live import LiveLog, WriteBehind
+from dsh.session_persistence.backend._live_log import LiveLog
+from dsh.session_persistence.backend._ownership import Ownership, failure_text
+from dsh.session_persistence.backend._write_behind import WriteBehind
 from dsh.session_persistence.errors import SessionInUse, StoredSessionNotFound
 
 __all__ = ["BackedPersistence"]
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 _RETRY_S: Final = 5.0
 """Seconds until a session that is gone is tried again, whose last events could not be written."""
@@ -111,7 +113,7 @@ class BackedPersistence(SessionPersistence, ABC):
         self._window = self.config.write_after_ms / 1000
         self._chunk_window = self.config.write_chunks_after_ms / 1000
         self._backend = self.make_backend()
-        self._keeper = Keeper(self._backend, self._is_live, self._owners)
+        self._ownership = Ownership(self._backend, self._is_live, self._owners)
         self._limiter = anyio.CapacityLimiter(1)
         self._behind = WriteBehind(self._write_behind)
         self._closing = False
@@ -129,7 +131,7 @@ class BackedPersistence(SessionPersistence, ABC):
         self._closing = True
         errors: list[Exception] = []
         with anyio.CancelScope(shield=True):  # what has the storage must also let go of it
-            errors = await anyio.to_thread.run_sync(self._keeper.close, limiter=self._limiter)
+            errors = await anyio.to_thread.run_sync(self._ownership.close, limiter=self._limiter)
         if errors:
             raise ExceptionGroup("the store did not close cleanly", errors)
 
@@ -141,8 +143,8 @@ class BackedPersistence(SessionPersistence, ABC):
         if self._closing:
             return
         # the event loop waits, since nobody may see the session before its id is known to be free
-        take = partial(self._keeper.take, session)
-        self._arm(self._keeper.run(take, failing(session.id, "read")))
+        claim = partial(self._ownership.claim, session)
+        self._arm(self._ownership.run(claim, failure_text(session.id, "read")))
 
     @on(SessionEventAppended)
     def _on_event(self, event: SessionEventAppended) -> None:
@@ -198,7 +200,7 @@ class BackedPersistence(SessionPersistence, ABC):
 
     async def _adopt(self, session: Session) -> LiveLog:
         """Follow a session that was live before the store."""
-        live = await self._call(partial(self._keeper.take, session), failing(session.id, "read"))
+        live = await self._call("read", session.id, self._ownership.claim, session)
         if self._is_live(session):
             self._arm(live)
         elif not live.gone:
@@ -225,9 +227,9 @@ class BackedPersistence(SessionPersistence, ABC):
             self._behind.cancel(live)
 
     async def _store(self, live: LiveLog) -> None:
-        step = partial(self._keeper.finish if live.gone else self._keeper.store, live)
-        await self._call(step, failing(live.session.id, "written"))
-        live.failing = False
+        write = self._ownership.finish if live.gone else self._ownership.store
+        await self._call("written", live.session.id, write, live)
+        live.write_failed = False
 
     async def _write_behind(self, live: LiveLog) -> None:
         if self._owners.get(live.session.id) is not live:
@@ -235,8 +237,8 @@ class BackedPersistence(SessionPersistence, ABC):
         try:
             await self._store(live)
         except Exception as error:  # noqa: BLE001 - there is nobody to raise to
-            if not live.failing:
-                live.failing = True
+            if not live.write_failed:
+                live.write_failed = True
                 self.ctx.report(error, f"writing session {live.session.id!r} in the background")
             if live.gone and live.due is None:
                 self._behind.schedule(live, _RETRY_S)
@@ -246,21 +248,20 @@ class BackedPersistence(SessionPersistence, ABC):
     async def create(self, header: SessionHeader) -> None:
         """See `SessionPersistence.create`."""
         check_header(header)
-        await self._call(partial(self._keeper.create, header), failing(header.id, "created"))
+        await self._call("created", header.id, self._ownership.create, header)
 
     async def append(self, session_id: str, events: Sequence[SessionEvent]) -> None:
         """See `SessionPersistence.append`."""
         # the one thing that cannot wait for the thread: the caller may go on and change them
-        step = partial(self._keeper.append, session_id, detached(session_id, events))
-        await self._call(step, failing(session_id, "written"))
+        batch = detached(session_id, events)
+        await self._call("written", session_id, self._ownership.append, session_id, batch)
 
     async def load(self, session_id: str) -> StoredSession:
         """See `SessionPersistence.load`."""
         while True:
             live = self._owners.get(session_id)
             if live is None or live.gone:
-                step = partial(self._keeper.load, session_id)
-                stored = await self._call(step, failing(session_id, "read"))
+                stored = await self._call("read", session_id, self._ownership.load, session_id)
                 if stored is not None:
                     return stored
                 # it has become live meanwhile
@@ -290,7 +291,7 @@ class BackedPersistence(SessionPersistence, ABC):
             events = repaired(log.events, more_was_lost=log.lost)
             return StoredSession(log.header, events, log.lost)
 
-        return await self._call(read, failing(session_id, "read"))
+        return await self._call("read", session_id, read)
 
     async def read_from(self, session_id: str, from_seq: int) -> tuple[SessionEvent, ...]:
         """See `SessionPersistence.read_from`."""
@@ -299,7 +300,7 @@ class BackedPersistence(SessionPersistence, ABC):
         def read() -> tuple[SessionEvent, ...]:
             return tuple(self._backend.read_from(session_id, start))
 
-        return await self._call(read, failing(session_id, "read"))
+        return await self._call("read", session_id, read)
 
     async def list(self, *, archived: bool = False) -> tuple[SessionHeader, ...]:
         """See `SessionPersistence.list`."""
@@ -311,7 +312,7 @@ class BackedPersistence(SessionPersistence, ABC):
         def read() -> tuple[SessionSnapshot, ...]:
             return tuple(self._backend.list(archived))
 
-        return await self._call(read, "the stored sessions could not be listed")
+        return await self._call("listed", None, read)
 
     async def unreadable(self) -> tuple[UnreadableSession, ...]:
         """See `SessionPersistence.unreadable`."""
@@ -319,37 +320,29 @@ class BackedPersistence(SessionPersistence, ABC):
         def read() -> tuple[UnreadableSession, ...]:
             return tuple(self._backend.unreadable())
 
-        return await self._call(read, "the stored sessions could not be listed")
+        return await self._call("listed", None, read)
 
     async def archive(self, session_id: str) -> None:
         """See `SessionPersistence.archive`."""
-
-        def act() -> None:
-            self._backend.set_archived(session_id, True)
-
-        step = partial(self._keeper.change, session_id, "archived", act)
-        await self._call(step, failing(session_id, "archived"))
+        act = partial(self._backend.set_archived, session_id, True)
+        await self._change("archived", session_id, act)
 
     async def unarchive(self, session_id: str) -> None:
         """See `SessionPersistence.unarchive`."""
-        step = partial(self._keeper.unarchive, session_id)
-        await self._call(step, failing(session_id, "taken back"))
+        await self._call("taken back", session_id, self._ownership.unarchive, session_id)
 
     async def remove(self, session_id: str) -> None:
         """See `SessionPersistence.remove`."""
-        step = partial(self._keeper.remove, session_id)
-        await self._call(step, failing(session_id, "removed"))
+        await self._call("removed", session_id, self._ownership.remove, session_id)
 
     async def verify(self, session_id: str) -> IntegrityReport:
         """See `SessionPersistence.verify`."""
-        step = partial(verified, self._backend, session_id)
-        return await self._call(step, failing(session_id, "verified"))
+        return await self._call("verified", session_id, verified, self._backend, session_id)
 
     async def salvage(self, session_id: str) -> IntegrityReport:
         """See `SessionPersistence.salvage`."""
         act = partial(salvaged, self._backend, session_id)
-        step = partial(self._keeper.change, session_id, "salvaged", act)
-        return await self._call(step, failing(session_id, "salvaged"))
+        return await self._change("salvaged", session_id, act)
 
     def locate(self, header: SessionHeader) -> str | None:
         """See `SessionPersistence.locate`."""
@@ -369,18 +362,29 @@ class BackedPersistence(SessionPersistence, ABC):
         """See `SessionPersistence.read_raw`."""
         if not self.supports_raw:
             return await super().read_raw(session_id)
-        step = partial(self._backend.read_raw, session_id)
-        return await self._call(step, failing(session_id, "read"))
+        return await self._call("read", session_id, self._backend.read_raw, session_id)
 
     # --- inside ---------------------------------------------------------------------------
 
-    async def _call(self, step: Callable[[], T], failure: str) -> T:
-        """Take a step in a worker thread; one that has begun is not cancelled."""
+    async def _change(self, attempted: str, session_id: str, act: Callable[[], T]) -> T:
+        """Do something to a stored session that nobody uses."""
+        change = partial(self._ownership.change, session_id, attempted, act)
+        return await self._call(attempted, session_id, change)
+
+    async def _call(
+        self,
+        attempted: str,
+        session_id: str | None,
+        fn: Callable[[Unpack[Ts]], T],
+        *args: *Ts,
+    ) -> T:
+        """Call `fn(*args)` in a worker thread; a call that has begun is not cancelled."""
+        step, failure = partial(fn, *args), failure_text(session_id, attempted)
         return await anyio.to_thread.run_sync(self._in_thread, step, failure, limiter=self._limiter)
 
     def _in_thread(self, step: Callable[[], T], failure: str) -> T:
         try:
-            return self._keeper.run(step, failure)
+            return self._ownership.run(step, failure)
         except Exception:
             raise
         except BaseException as error:
