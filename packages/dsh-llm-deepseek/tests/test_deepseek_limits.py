@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from dsh.llm import CancelSignal, LlmError, LlmRequest, Message, StreamChunk, TextBlock, TextDelta
 from dsh.llm.testing import collect
 from dsh.llm_deepseek import DeepSeekAdapter
-from dsh.llm_deepseek._limits import Watch
+from dsh.llm_deepseek._limits import Limits, Watch
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 DELTA = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
@@ -301,7 +301,7 @@ async def test_an_error_body_that_never_ends_is_waited_for_within_the_limits() -
 # case: HTTP-18
 async def test_a_limit_that_passed_counts_more_than_an_abort() -> None:
     signal = CancelSignal()
-    watch = Watch(10, 20, signal)
+    watch = Watch(Limits(10, 20, 10), signal)
 
     async def never() -> bytes:
         try:
@@ -319,7 +319,7 @@ async def test_a_limit_that_passed_counts_more_than_an_abort() -> None:
 
 async def test_an_abort_before_the_limit_is_an_abort() -> None:
     signal = CancelSignal()
-    watch = Watch(10, 20, signal)
+    watch = Watch(Limits(10, 20, 10), signal)
 
     async def never() -> bytes:
         await anyio.sleep(9)
@@ -334,14 +334,14 @@ async def test_an_abort_before_the_limit_is_an_abort() -> None:
 
 async def test_a_watch_that_is_closed_holds_no_signal() -> None:
     signal = CancelSignal()
-    watch = Watch(10, 20, signal)
+    watch = Watch(Limits(10, 20, 10), signal)
     watch.close()
     signal.abort()
     assert not watch.aborted
 
 
 async def test_waiting_counts_towards_progress_across_reads() -> None:
-    watch = Watch(100, 25)
+    watch = Watch(Limits(100, 25, 10))
 
     async def ping() -> bytes:
         await anyio.sleep(10)

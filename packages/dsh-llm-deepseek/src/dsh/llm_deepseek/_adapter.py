@@ -22,7 +22,7 @@ from dsh.llm_deepseek._call import Call
 from dsh.llm_deepseek._config import DeepSeekConfig
 from dsh.llm_deepseek._credentials import KeySource
 from dsh.llm_deepseek._endpoint import EndpointResolver
-from dsh.llm_deepseek._limits import Watch
+from dsh.llm_deepseek._limits import Limits, Watch
 from dsh.llm_deepseek._provider_errors import aborted
 from dsh.llm_deepseek._serialize import Serializer
 from dsh.llm_deepseek._wire import EVENT_STREAM
@@ -112,7 +112,7 @@ class DeepSeekAdapter(LlmAdapter):
             raise aborted()
         call = self._call(request)
         pool = await self._current_pool()
-        watch = Watch(call.idle_s, call.progress_s, request.signal)
+        watch = Watch(call.limits, request.signal)
         async with Exchange(pool, call, watch) as exchange:
             data = await exchange.accept()
             answer = Answer(call.provider, exchange.request_id, watch.progressed)
@@ -193,9 +193,9 @@ class DeepSeekAdapter(LlmAdapter):
             key=self._keys.find(config, config.provider),
             key_name=config.api_key_env,
             headers=self._headers(),
-            idle_s=config.idle_timeout_s,
-            progress_s=config.progress_timeout_s,
-            connect_s=config.connect_timeout_s,
+            limits=Limits(
+                config.idle_timeout_s, config.progress_timeout_s, config.connect_timeout_s
+            ),
         )
 
     def _headers(self) -> Mapping[str, str]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from pydantic import SecretStr
 
+from dsh.llm_deepseek._limits import Limits
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -22,9 +24,5 @@ class Call:
     """Where the key is looked for, for messages."""
     headers: Mapping[str, str] = field(repr=False)
     """The headers, without the key; names in lower case."""
-    idle_s: float
-    """See `DeepSeekConfig.idle_timeout_s`."""
-    progress_s: float
-    """See `DeepSeekConfig.progress_timeout_s`."""
-    connect_s: float
-    """See `DeepSeekConfig.connect_timeout_s`."""
+    limits: Limits
+    """How long it may wait."""

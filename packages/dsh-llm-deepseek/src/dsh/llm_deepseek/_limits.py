@@ -1,8 +1,9 @@
-"""The two time limits of a request, and its cancellation, at the only place where it waits."""
+"""The time limits of a request, and its cancellation, at the only place where it waits."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
 import anyio
@@ -11,6 +12,18 @@ from dsh.llm import CancelSignal
 
 T = TypeVar("T")
 Limit: TypeAlias = Literal["idle", "progress"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a request may wait for what, in seconds."""
+
+    idle_s: float
+    """See `DeepSeekConfig.idle_timeout_s`."""
+    progress_s: float
+    """See `DeepSeekConfig.progress_timeout_s`."""
+    connect_s: float
+    """See `DeepSeekConfig.connect_timeout_s`."""
 
 
 class Watch:
@@ -23,8 +36,7 @@ class Watch:
 
     __slots__ = (
         "_forget",
-        "_idle_s",
-        "_progress_s",
+        "_limits",
         "_scope",
         "_waited_s",
         "aborted",
@@ -32,14 +44,11 @@ class Watch:
         "refusing",
     )
 
-    def __init__(
-        self, idle_s: float, progress_s: float, signal: CancelSignal | None = None
-    ) -> None:
+    def __init__(self, limits: Limits, signal: CancelSignal | None = None) -> None:
         """Start to listen to the signal; `close` ends that.
 
         Args:
-            idle_s: Longest wait for any byte, in seconds.
-            progress_s: Longest wait for a payload, in seconds.
+            limits: Those of the request; `connect_s` is no concern of its reads.
             signal: Ends the wait at once when it aborts.
         """
         self.aborted = False
@@ -48,8 +57,7 @@ class Watch:
         """The limit that has ended the request."""
         self.refusing = False
         """True makes every further read fail without touching the network."""
-        self._idle_s = idle_s
-        self._progress_s = progress_s
+        self._limits = limits
         self._waited_s = 0.0
         self._scope: anyio.CancelScope | None = None
         self._forget = _nothing if signal is None else signal.on_abort(self._abort)
@@ -87,8 +95,8 @@ class Watch:
         """
         if self.aborted or self.refusing:
             raise anyio.ClosedResourceError
-        left_s = self._progress_s - self._waited_s
-        wait_s = limit_s or min(self._idle_s, left_s)
+        left_s = self._limits.progress_s - self._waited_s
+        wait_s = limit_s or min(self._limits.idle_s, left_s)
         started = anyio.current_time()
         outer = self._scope
         with anyio.CancelScope(deadline=started + wait_s) as scope:
@@ -102,7 +110,7 @@ class Watch:
         if anyio.current_time() < started + wait_s:
             raise anyio.ClosedResourceError
         if not limit_s:
-            self.expired = "idle" if self._idle_s <= left_s else "progress"
+            self.expired = "idle" if self._limits.idle_s <= left_s else "progress"
         raise TimeoutError
 
     def _abort(self) -> None:

@@ -30,8 +30,8 @@ from dsh.llm._content import (
     UnknownBlock,
     alt_text,
 )
-from dsh.llm._failures import error_chain, normalize_failure
 from dsh.llm._grammar import GrammarRule, GrammarViolation, StreamGrammar
+from dsh.llm._normalize import error_chain, normalize_failure
 from dsh.llm._prepared import PreparedCall
 from dsh.llm._registry import AdapterRegistration
 from dsh.llm._request import LlmCallConfig, LlmRequest, ToolSchema

@@ -13,7 +13,7 @@ from dsh.llm._adapter import LlmAdapter
 from dsh.llm._catalog import Catalog, ResolvedModel
 from dsh.llm._chunks import Finish, FinishReason, StreamChunk
 from dsh.llm._content import Message, ReplayState
-from dsh.llm._failures import error_chain, normalize_failure
+from dsh.llm._normalize import error_chain, normalize_failure
 from dsh.llm._request import LlmCallConfig, LlmRequest
 from dsh.llm.errors import LlmError
 

@@ -55,7 +55,7 @@ class ContentBlock(WireValue):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         # imported late, as in WireValue
-        from dsh.llm._schemas import block_schema
+        from dsh.llm._decode import block_schema
 
         return block_schema(cls, source, handler)
 

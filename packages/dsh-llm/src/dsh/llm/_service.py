@@ -14,7 +14,7 @@ from dsh.llm._call import call, completed, outgoing
 from dsh.llm._catalog import Catalog, ResolvedModel
 from dsh.llm._chunks import FinishReason, StreamChunk, TokenUsage
 from dsh.llm._content import ContentBlock, Message, ToolCallBlock
-from dsh.llm._failures import normalize_failure
+from dsh.llm._normalize import normalize_failure
 from dsh.llm._prepared import PreparedCall
 from dsh.llm._registry import AdapterRegistration, Registry
 from dsh.llm._request import LlmCallConfig, LlmRequest

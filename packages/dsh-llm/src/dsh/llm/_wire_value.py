@@ -17,7 +17,7 @@ class WireValue:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         # Imported here so that a program that never loads or dumps pays for no schema.
-        from dsh.llm._schemas import schema_of
+        from dsh.llm._decode import schema_of
 
         return schema_of(cls)
 
@@ -33,7 +33,7 @@ class WireUnion:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        from dsh.llm._schemas import FAMILIES
+        from dsh.llm._decode import FAMILIES
 
         # Through a class, because pydantic lifts the definitions out of a class's schema only.
         return handler.generate_schema(FAMILIES[self.family])

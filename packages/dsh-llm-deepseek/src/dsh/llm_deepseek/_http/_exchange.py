@@ -77,7 +77,7 @@ class Exchange:
         await self._close()
 
     async def _open(self) -> None:
-        client = self._client = self._pool.take(self._call.connect_s)
+        client = self._client = self._pool.take(self._call.limits.connect_s)
         client.network.watch = self._watch
         cause: Exception | None = None
         try:
@@ -215,13 +215,14 @@ class Exchange:
         headers = dict(call.headers)
         if call.key is not None:
             headers["authorization"] = f"Bearer {call.key.get_secret_value()}"
-        limits = {"connect": call.connect_s, "write": call.idle_s, "pool": call.connect_s}
+        limits = call.limits
+        waits = {"connect": limits.connect_s, "write": limits.idle_s, "pool": limits.connect_s}
         return httpx.Request(
             "POST",
             self._pool.url,
             headers=headers,
             content=call.body,
-            extensions={"timeout": {**limits, "read": None}},
+            extensions={"timeout": {**waits, "read": None}},
         )
 
     def _opened(self) -> httpx.Response:

@@ -27,11 +27,11 @@ def silence(call: Call, limit: Limit | None, facts: LlmFailure | None) -> LlmErr
     """
     if limit == "progress":
         name = "progress_timeout_s"
-        what = f"sent no payload for {call.progress_s:g} s (progress timeout)"
+        what = f"sent no payload for {call.limits.progress_s:g} s (progress timeout)"
     else:
         name = "idle_timeout_s"
         doing = "sent no byte" if limit == "idle" else "took no byte"
-        what = f"{doing} for {call.idle_s:g} s (idle timeout)"
+        what = f"{doing} for {call.limits.idle_s:g} s (idle timeout)"
     return LlmError(
         f"{call.provider} {what}",
         code=LlmError.TIMEOUT,
@@ -56,7 +56,7 @@ def transport(
     if endpoint.proxy is not None:
         way += f" through the proxy {endpoint.proxy.url}"
     if isinstance(cause, httpcore.TimeoutException):
-        message = f"no connection to {way} within {call.connect_s:g} s"
+        message = f"no connection to {way} within {call.limits.connect_s:g} s"
         hint: str | None = "check the network, or raise connect_timeout_s"
     else:
         message = f"{'cannot reach' if opening else 'lost the connection to'} {way}: {root(cause)}"
