@@ -23,7 +23,7 @@ from dsh.system_prompt import (
     ToolProviderResult,
     render_prompt,
 )
-from dsh.system_prompt.events import SystemPromptAssemble, SystemPromptChanged
+from dsh.system_prompt.events import SystemPromptAssemble, SystemPromptChange
 
 
 @asynccontextmanager
@@ -98,7 +98,7 @@ async def test_duplicates_bad_names_and_owner_disposal() -> None:
     async with prompt_app() as (app, prompt):
         ctx, mount = await plugin_context(app)
         changes: list[str] = []
-        app.ctx.on(SystemPromptChanged, lambda event: changes.append("change"))
+        app.ctx.on(SystemPromptChange, lambda event: changes.append("change"))
         prompt.section(ctx, "s", 1, "text")
         prompt.variable(ctx, "v", "value")
         assert len(changes) == 2
@@ -150,10 +150,10 @@ async def test_raising_change_listener_rolls_back() -> None:
         agent, _ = stub_agent(app.ctx)
         before = await prompt.assemble(AssembleContext.for_agent(agent))
 
-        def veto(event: SystemPromptChanged) -> None:
+        def veto(event: SystemPromptChange) -> None:
             raise RuntimeError("no changes today")
 
-        listener = app.ctx.on(SystemPromptChanged, veto)
+        listener = app.ctx.on(SystemPromptChange, veto)
         for ctx in (app.ctx, agent.ctx):
             for register in (
                 lambda ctx=ctx: prompt.section(ctx, "s", 1, "text"),

@@ -20,7 +20,7 @@ from dsh.tools import (
     ToolRegistrationError,
     tool,
 )
-from dsh.tools.events import ToolsChanged
+from dsh.tools.events import ToolsChange
 from dsh.tools.testing import call_tool, text_of, tools_app
 
 OBJECT: dict[str, JsonValue] = {
@@ -73,7 +73,7 @@ async def test_duplicates_vetoes_and_owner_disposal() -> None:
         agent, _ = stub_agent(app.ctx)
         ctx, mount = await owner(app)
         changes: list[str] = []
-        app.ctx.on(ToolsChanged, lambda event: changes.append("change"))
+        app.ctx.on(ToolsChange, lambda event: changes.append("change"))
         tools.register(ctx, echo("t"))
         tools.register(agent.ctx, echo("t"))
         assert len(changes) == 2
@@ -84,10 +84,10 @@ async def test_duplicates_vetoes_and_owner_disposal() -> None:
             tools.register(agent.ctx, echo("t"))
         assert len(changes) == 2
 
-        def veto(event: ToolsChanged) -> None:
+        def veto(event: ToolsChange) -> None:
             raise RuntimeError("frozen")
 
-        listener = app.ctx.on(ToolsChanged, veto)
+        listener = app.ctx.on(ToolsChange, veto)
         for where in (app.ctx, agent.ctx):
             with pytest.raises(RuntimeError, match="frozen"):
                 tools.register(where, echo("u"))

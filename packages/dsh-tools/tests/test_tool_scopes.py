@@ -18,7 +18,7 @@ from dsh.tools import (
     ToolRegistrationError,
     ToolRegistry,
 )
-from dsh.tools.events import ToolPreExecute, ToolsChanged
+from dsh.tools.events import ToolPreExecute, ToolsChange
 from dsh.tools.testing import call_tool, text_of, tools_app
 
 
@@ -86,7 +86,7 @@ async def test_restrictions_intersect_and_lift_alone() -> None:
             tools.register(app.ctx, echo(name))
         tools.register(agent.ctx, echo("mine"))
         changes: list[str] = []
-        app.ctx.on(ToolsChanged, lambda event: changes.append("change"))
+        app.ctx.on(ToolsChange, lambda event: changes.append("change"))
         allowed, denied = ["read", "write"], {"write"}
         allow = tools.restrict(agent.ctx, allow=allowed)
         deny = tools.restrict(agent.ctx, deny=denied)
@@ -230,7 +230,7 @@ async def test_guards_run_outermost_first_and_leave_no_change_event() -> None:
         agent, _ = stub_agent(app.ctx)
         tools.register(app.ctx, echo("t"))
         changes: list[str] = []
-        app.ctx.on(ToolsChanged, lambda event: changes.append("change"))
+        app.ctx.on(ToolsChange, lambda event: changes.append("change"))
         trace: list[str] = []
 
         def note(name: str, reason: str | None = None) -> Any:

@@ -18,7 +18,7 @@ from dsh.system_prompt._types import (
     VariableProvider,
 )
 from dsh.system_prompt.errors import PromptError
-from dsh.system_prompt.events import SystemPromptAssemble, SystemPromptChanged
+from dsh.system_prompt.events import SystemPromptAssemble, SystemPromptChange
 
 __all__ = [
     "IDENTITY",
@@ -32,7 +32,7 @@ __all__ = [
     "SectionText",
     "SystemPrompt",
     "SystemPromptAssemble",
-    "SystemPromptChanged",
+    "SystemPromptChange",
     "ToolProvider",
     "ToolProviderResult",
     "VariableProvider",

@@ -38,7 +38,7 @@ from dsh.system_prompt._types import (
     VariableProvider,
 )
 from dsh.system_prompt.errors import PromptError
-from dsh.system_prompt.events import SystemPromptAssemble, SystemPromptChanged
+from dsh.system_prompt.events import SystemPromptAssemble, SystemPromptChange
 
 T = TypeVar("T")
 
@@ -274,7 +274,7 @@ class SystemPrompt(Service, key="system_prompt"):
     # --- inside ---------------------------------------------------------------------------
 
     def _changed(self) -> None:
-        self.ctx.emit(SystemPromptChanged())
+        self.ctx.emit(SystemPromptChange())
 
     def _refuse_duplicate(self, layer: Layer, table: NamedEntries[T], name: str, what: str) -> None:
         if name not in table:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dsh.core import Emit, Waterfall
 from dsh.system_prompt._types import AssembleContext, PromptAssembly
 
-__all__ = ["SystemPromptAssemble", "SystemPromptChanged"]
+__all__ = ["SystemPromptAssemble", "SystemPromptChange"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class SystemPromptAssemble(
 
 
 @dataclass(frozen=True, slots=True)
-class SystemPromptChanged(Emit, name="system-prompt/change", errors="raise", realm="system_prompt"):
+class SystemPromptChange(Emit, name="system-prompt/change", errors="raise", realm="system_prompt"):
     """A section, variable, tool provider or protection was added or removed.
 
     Of no scope: heard outside of scopes, and with `audience="all"`. A listener that raises while

@@ -42,7 +42,7 @@ from dsh.tools.events import (
     ToolFinished,
     ToolPostExecute,
     ToolPreExecute,
-    ToolsChanged,
+    ToolsChange,
 )
 
 __all__ = [
@@ -96,7 +96,7 @@ __all__ = [
     "ToolRegistrationError",
     "ToolRegistry",
     "ToolTimeoutError",
-    "ToolsChanged",
+    "ToolsChange",
     "parse_arguments",
     "tool",
 ]

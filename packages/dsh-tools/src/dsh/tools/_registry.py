@@ -20,7 +20,7 @@ from dsh.tools._presentation import CallView, GenericCard, GenericResult, Result
 from dsh.tools._results import ToolExecutionResult
 from dsh.tools._tool import Tool
 from dsh.tools.errors import ToolDefinitionError, ToolRegistrationError
-from dsh.tools.events import ToolsChanged
+from dsh.tools.events import ToolsChange
 
 __all__ = ["ToolRegistry"]
 
@@ -280,7 +280,7 @@ class ToolRegistry(Service, key="tools"):
     # --- inside ---------------------------------------------------------------------------
 
     def _changed(self) -> None:
-        self.ctx.emit(ToolsChanged())
+        self.ctx.emit(ToolsChange())
 
     def _provide(self, context: AssembleContext) -> ToolProviderResult:
         # the prompt service copies every schema it collects

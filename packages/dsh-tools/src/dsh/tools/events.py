@@ -9,7 +9,7 @@ from dsh.tools._decisions import PostToolDecision, PreToolDecision
 from dsh.tools._execution import ToolExecution
 from dsh.tools._results import ToolExecutionResult
 
-__all__ = ["ToolExecute", "ToolFinished", "ToolPostExecute", "ToolPreExecute", "ToolsChanged"]
+__all__ = ["ToolExecute", "ToolFinished", "ToolPostExecute", "ToolPreExecute", "ToolsChange"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class ToolFinished(Emit, name="tools/result", scope="execution.agent", realm="to
 
 
 @dataclass(frozen=True, slots=True)
-class ToolsChanged(Emit, name="tools/change", errors="raise", realm="tools"):
+class ToolsChange(Emit, name="tools/change", errors="raise", realm="tools"):
     """A tool or a restriction was added or removed.
 
     Of no scope: heard outside of scopes, and with `audience="all"`. A listener that raises while
