@@ -37,6 +37,7 @@ def check(root: Path) -> list[str]:
         findings += manifests.check_readme(wheel)
         findings += manifests.check_versions(wheel, own, kernel.version)
         findings += imports.check_dependencies(wheel, own)
+        findings += imports.check_isolated(wheel)
         findings += manifests.check_roles(wheel, own)
         findings += entry_points.check_entry_points(wheel)
         findings += texts.check_sizes(root, wheel.folder)

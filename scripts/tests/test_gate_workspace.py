@@ -314,6 +314,26 @@ def test_a_wheels_own_privates_are_its_own(tree: Any, findings: Any) -> None:
     assert findings() == []
 
 
+@pytest.mark.parametrize(
+    ("code", "foreign"),
+    [
+        ("import os.path\nfrom dsh.shell._helper._table import alive", None),
+        ("from dsh.shell import errors", "dsh.shell.errors"),
+        ("def late():\n    import trio", "trio"),
+    ],
+)
+def test_what_a_bare_interpreter_runs_has_the_standard_library_alone(
+    tree: Any, findings: Any, code: str, foreign: str | None
+) -> None:
+    extra = '\n[project.optional-dependencies]\ntrio = ["trio>=0.30"]\n\n[tool.hatch'
+    tree.edit(f"{SHELL}/pyproject.toml", "\n[tool.hatch", extra)
+    tree.write(f"{SHELL}/src/dsh/shell/_late.py", "def late():\n    import trio\n")
+    tree.write(f"{SHELL}/src/dsh/shell/_helper/_root.py", f"{code}\n")
+    where = f"packages/dsh-shell/src/dsh/shell/_helper/_root.py:{code.count(chr(10)) + 1}"
+    told = f"imports {foreign}, where only the standard library is at hand"
+    assert findings() == ([] if foreign is None else [f"{where}: {told}"])
+
+
 def test_distributions_whose_module_has_another_name(tree: Any, findings: Any) -> None:
     needs = ["ruamel-yaml>=0.18", "pydantic>=2", "typing-extensions>=4"]
     code = "import ruamel.yaml\nimport pydantic_core\nimport typing_extensions\n"

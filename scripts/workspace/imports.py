@@ -19,6 +19,9 @@ MODULES_OF = {
 }
 """Modules of distributions whose name does not spell them."""
 
+_ISOLATED = "_helper"
+"""Folder of a wheel for what a bare interpreter runs, which has the standard library alone."""
+
 _FOLDERS = ("tests", "benchmarks", "examples", "scripts")
 
 
@@ -38,6 +41,16 @@ def check_dependencies(wheel: Wheel, own: dict[str, Wheel]) -> Iterator[str]:
                 )
     yield from _check_own(wheel, own, seen)
     yield from _check_foreign(wheel, own, seen)
+
+
+def check_isolated(wheel: Wheel) -> Iterator[str]:
+    """Check that what a bare interpreter runs imports nothing but the standard library."""
+    home = ("dsh", wheel.module, _ISOLATED)
+    for path in sorted((wheel.package / _ISOLATED).rglob("*.py")):
+        for item in imports_of(path):
+            if item.parts[0] not in sys.stdlib_module_names and item.parts[:3] != home:
+                where = f"{path.relative_to(wheel.folder.parent.parent)}:{item.line}"
+                yield f"{where}: imports {item.name}, where only the standard library is at hand"
 
 
 @dataclass

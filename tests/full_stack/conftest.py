@@ -233,7 +233,7 @@ def is_helper(pid: int) -> bool:
         line = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return True
-    return not line or b"dsh.process._helper" in line
+    return not line or b"dsh.process._helper._root" in line
 
 
 def requests_of(session: Session) -> list[LlmRequest]:

@@ -80,7 +80,7 @@ for portion in pkgutil.iter_modules(dsh.__path__, "dsh."):
         continue
     module = importlib.import_module(portion.name)
     for inner in pkgutil.walk_packages(module.__path__, portion.name + "."):
-        if not inner.name.endswith(("__main__", "._helper", "._monitor")):
+        if not inner.name.endswith(("__main__", "._root", "._monitor")):
             importlib.import_module(inner.name)
 print("imported")
 """

@@ -13,9 +13,9 @@ import anyio
 import anyio.to_thread
 
 from dsh.process._channel import Channel
+from dsh.process._helper._process_table import kill_marked
 from dsh.process._output import OutputCollector
 from dsh.process._streams import FdReceiveStream, FdSendStream
-from dsh.process._table import kill_marked
 from dsh.process.errors import MonitorLostError
 
 __all__ = ["Child", "ExitStatus"]

@@ -33,7 +33,7 @@ _BOOT: Final = (
     "for name, path in (('dsh', []), ('dsh.process', [sys.argv[1]])):\n"
     "    module = sys.modules[name] = type(sys)(name)\n"
     "    module.__path__ = path\n"
-    "from dsh.process._helper import main\n"
+    "from dsh.process._helper._root import main\n"
     "main(sys.argv[2:])\n"
 )
 _STOP_SECONDS: Final = 15.0

@@ -15,12 +15,12 @@ import anyio.abc
 
 from dsh.process._child import Child
 from dsh.process._environment import child_environment
+from dsh.process._helper._process_table import MARK
 from dsh.process._launcher import Helper, acquire, release
 from dsh.process._output import DEFAULT_MAX_BYTES, DEFAULT_SPILL_BYTES, OutputCollector
 from dsh.process._plan import StartPlan, Stdin, Stdout, request_of
 from dsh.process._spill import DEFAULT_TOTAL_BYTES, SpillStore
 from dsh.process._streams import FdSendStream
-from dsh.process._table import MARK
 from dsh.process.errors import SupervisorClosedError
 
 __all__ = ["Supervisor"]

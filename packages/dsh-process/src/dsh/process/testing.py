@@ -11,10 +11,10 @@ from typing import Any
 
 import anyio
 
+from dsh.process._helper._process_table import MARK, alive, descendants, marked, parent_of
 from dsh.process._output import DEFAULT_MAX_BYTES, OutputCollector
 from dsh.process._run import CancelLike, Ending, finish
 from dsh.process._supervisor import Supervisor
-from dsh.process._table import MARK, alive, descendants, marked, parent_of
 
 __all__ = [
     "MARK",

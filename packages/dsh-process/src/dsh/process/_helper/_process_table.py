@@ -1,6 +1,6 @@
 """The process table: who descends from whom, and signals that hit nobody else.
 
-Used inside the helper and, as the last resort, by the harness. Standard library only.
+Used inside the helper and, as the last resort, by the harness.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the helper uses of the operating system beyond plain POSIX. Standard library only."""
+"""What the helper uses of the operating system beyond plain POSIX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The monitor of one command, as forked by the helper's root. Standard library only."""
+"""The monitor of one command, as forked by the helper's root."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import socket
 import time
 from typing import Any, Final, cast
 
-from dsh.process._platform import Platform, Wakeup, reap
-from dsh.process._table import (
+from dsh.process._helper._platform import Platform, Wakeup, reap
+from dsh.process._helper._process_table import (
     MARK,
     alive,
     descendants,
