@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dsh.cli._exits import CliError
 from dsh.cli._out import ClosedPipe, Err, Out
 from dsh.cli._table import table
 from dsh.cli._text import neutralise, one_line
+from dsh.cli.errors import CliError
 from dsh.core import secrets
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dsh.agent import TurnOutcome
-from dsh.cli._exits import ERROR
+from dsh.cli._exit_codes import ERROR
 from dsh.cli._out import Err, Out
 from dsh.cli._outcome import report_outcome
 from dsh.cli._view import JsonView, TextView, View

@@ -21,7 +21,7 @@ from dsh.loader import (
     mapping_layer,
     read_file,
 )
-from dsh.loader._layers import set_layer
+from dsh.loader._sources import set_layer
 
 Install = Callable[..., AbstractContextManager[None]]
 

@@ -7,8 +7,8 @@ import difflib
 import re
 from typing import Any, Final, NoReturn
 
-from dsh.cli._exits import UsageError
 from dsh.cli._out import stdout
+from dsh.cli.errors import UsageError
 
 FILES: Final = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
 FOLDERS: Final = {"bash": "_shtab_compgen_dirs", "zsh": "_files -/", "tcsh": "d"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from dsh.cli._exits import OK
+from dsh.cli._exit_codes import OK
 from dsh.cli._main import full_parser
 from dsh.cli._out import stdout
 

@@ -7,7 +7,7 @@ import sys
 from contextlib import redirect_stdout
 
 from dsh.cli._defaults import APP
-from dsh.cli._exits import OK, UsageError
+from dsh.cli._exit_codes import OK
 from dsh.cli._out import stderr, stdout
 from dsh.cli._settings import (
     DEFAULTS_LABEL,
@@ -16,6 +16,7 @@ from dsh.cli._settings import (
     read_settings,
     working_folder,
 )
+from dsh.cli.errors import UsageError
 from dsh.loader import read_deployment, render_deployment
 
 

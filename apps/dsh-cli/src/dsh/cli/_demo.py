@@ -18,7 +18,7 @@ from dsh.cli import _demo_crash
 from dsh.cli._demo_project import MODULE, TASK, TESTS, script, test_command, write_project
 from dsh.cli._demo_settings import demo_deployment, no_proxy
 from dsh.cli._demo_swap import INTRODUCTION, need_stores, run_swap_demo
-from dsh.cli._exits import CLOSED_PIPE, ERROR, OK
+from dsh.cli._exit_codes import CLOSED_PIPE, ERROR, OK
 from dsh.cli._failures import say
 from dsh.cli._keys import register_keys
 from dsh.cli._logs import Logs

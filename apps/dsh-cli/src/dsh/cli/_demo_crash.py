@@ -15,7 +15,7 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from dsh.cli._demo_project import step
-from dsh.cli._exits import ERROR, OK
+from dsh.cli._exit_codes import ERROR, OK
 from dsh.cli._failures import say
 from dsh.cli._out import Out, stderr
 from dsh.cli._signals import Signals

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dsh.cli._defaults import APP
-from dsh.cli._settings import DEFAULTS_LABEL, UNRECORDED, default_settings
+from dsh.cli._recording import UNRECORDED
+from dsh.cli._settings import DEFAULTS_LABEL, default_settings
 from dsh.loader import Deployment, read_deployment
 
 

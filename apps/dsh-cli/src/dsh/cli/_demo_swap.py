@@ -7,14 +7,15 @@ from typing import Final
 
 from dsh.cli._demo_project import MODULE, TASK, script, write_project
 from dsh.cli._demo_settings import at_home, demo_deployment
-from dsh.cli._exits import ERROR, OK, UsageError
+from dsh.cli._exit_codes import ERROR, OK
 from dsh.cli._failures import say
 from dsh.cli._logs import Logs
 from dsh.cli._out import Out, stderr
-from dsh.cli._past import STORE_KEY
+from dsh.cli._recording import STORE_KEY
 from dsh.cli._signals import Signals
 from dsh.cli._task import Task, perform
 from dsh.cli._view import Report, TextView
+from dsh.cli.errors import UsageError
 from dsh.core import entry_points
 from dsh.llm_replay.server import WireServer
 from dsh.loader import Deployment

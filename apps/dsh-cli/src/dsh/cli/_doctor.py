@@ -7,7 +7,7 @@ import sys
 from contextlib import redirect_stdout
 
 from dsh.cli._doctor_facts import Examination
-from dsh.cli._exits import ERROR, OK
+from dsh.cli._exit_codes import ERROR, OK
 from dsh.cli._out import Out, stdout
 from dsh.core import json as djson
 

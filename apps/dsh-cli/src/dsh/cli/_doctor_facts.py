@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dsh.cli._exits import UsageError
 from dsh.cli._failures import describe, unwrap
 from dsh.cli._keys import key_file
-from dsh.cli._past import RECORD
+from dsh.cli._recording import RECORD
 from dsh.cli._settings import read_settings, working_folder
+from dsh.cli.errors import UsageError
 from dsh.core import DshError, entry_points, requirements_of, version_of
 from dsh.core.json import JsonObject
 from dsh.loader import (

@@ -6,8 +6,9 @@ import os
 import sys
 from typing import Any, cast
 
-from dsh.cli._exits import CLOSED_PIPE, ERROR, USAGE, CliError
+from dsh.cli._exit_codes import CLOSED_PIPE, ERROR, USAGE
 from dsh.cli._out import ClosedPipe, mute_stdout, stderr, stdout
+from dsh.cli.errors import CliError
 from dsh.core import ConfigError, DshError, MissingServiceError
 from dsh.core import json as djson
 from dsh.loader import (

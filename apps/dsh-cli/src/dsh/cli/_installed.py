@@ -9,10 +9,10 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TextIO, cast
 
-from dsh.cli._exits import CliError
 from dsh.cli._out import Out, stderr
 from dsh.cli._starting import Starting
 from dsh.cli._text import neutralise
+from dsh.cli.errors import CliError
 
 if TYPE_CHECKING:
     from dsh.cli._parser import Command

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from dsh.cli._exits import UsageError
+from dsh.cli.errors import UsageError
 from dsh.core import secrets
 from dsh.loader import Deployment
 from dsh.paths import StateFileError, read_private, user_folder, write_private

@@ -8,10 +8,11 @@ import sys
 from typing import Final, TextIO, cast
 
 from dsh.cli._defaults import APP
-from dsh.cli._exits import OK, UsageError
+from dsh.cli._exit_codes import OK
 from dsh.cli._keys import key_file, remove_key, store_key
 from dsh.cli._out import stderr, stdout
 from dsh.cli._settings import default_settings, login_layers, working_folder
+from dsh.cli.errors import UsageError
 from dsh.core import DshError, entry_points
 from dsh.loader import read_deployment
 

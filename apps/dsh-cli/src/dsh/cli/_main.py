@@ -6,9 +6,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dsh.cli._exits import INTERRUPTED, OK, UsageError
+from dsh.cli._exit_codes import INTERRUPTED, OK
 from dsh.cli._out import mute_stdout, stderr, stdout
 from dsh.cli._starting import Starting
+from dsh.cli.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse

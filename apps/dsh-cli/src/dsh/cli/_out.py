@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable
 from typing import Final, TextIO
 
-from dsh.cli._exits import CLOSED_PIPE, CliError
+from dsh.cli._exit_codes import CLOSED_PIPE
 from dsh.cli._text import neutralise
+from dsh.cli.errors import CliError
 from dsh.core import secrets
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from dsh.agent import Blocked, Dropped, OutcomeReason, TurnOutcome
-from dsh.cli._exits import BLOCKED, ERROR, INTERRUPTED, LIMIT, OK
+from dsh.cli._exit_codes import BLOCKED, ERROR, INTERRUPTED, LIMIT, OK
 from dsh.cli._view import Report
 from dsh.session import (
     Aborted,

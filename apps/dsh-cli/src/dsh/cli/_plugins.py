@@ -7,7 +7,7 @@ import sys
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 
-from dsh.cli._exits import OK
+from dsh.cli._exit_codes import OK
 from dsh.cli._out import stderr, stdout
 from dsh.cli._settings import read_settings, working_folder
 from dsh.cli._table import table

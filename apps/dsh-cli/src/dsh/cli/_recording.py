@@ -1,54 +1,37 @@
-"""What a run says and does about the store that keeps its session."""
+"""Whether a run is recorded: what says so, what `--ephemeral` sets, and what came of it."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from dsh.agent import Agent
-from dsh.cli._exits import USAGE, CliError, UsageError
-from dsh.cli._past import RECORD, Past, not_resumable
-from dsh.cli._view import Report
-from dsh.core import DshError
-from dsh.loader import BootError, LoadedApp
-from dsh.session import AssistantChunk, AssistantMessage, SessionEvent, ToolCall
-from dsh.session_persistence import (
-    AppendRefused,
-    FormatUnsupported,
-    PersistenceError,
-    SessionCorrupt,
-    SessionInUse,
-    SessionPersistence,
-    StoredSessionExists,
-    StoredSessionNotFound,
-)
-from dsh.sessions import fork_session
+from dsh.cli.errors import UsageError
+from dsh.core import entry_points
+from dsh.loader import Deployment
 
-_ERRORS: Final = (
-    PersistenceError,
-    StoredSessionNotFound,
-    StoredSessionExists,
-    SessionInUse,
-    SessionCorrupt,
-    FormatUnsupported,
-    AppendRefused,
-)
-_CODES: Final = frozenset(error.code for error in _ERRORS)
-_WHEEL: Final = "dsh-session-persistence-jsonl"
-_MEND: Final = "mend that"
-_WAY_OUT: Final = "or run with --ephemeral, which keeps nothing"
+if TYPE_CHECKING:
+    from dsh.agent import Agent
+    from dsh.loader import LoadedApp
+
+RECORD: Final = "record"
+"""The plugin that has sessions kept."""
+STORE_KEY: Final = "session_persistence"
+"""The service that keeps them."""
+UNRECORDED: Final = ("plugins.record.disabled=true", "seams.session_persistence=null")
+"""What `--ephemeral` sets."""
 
 
-class NotRecorded(CliError):
-    """The session could not be kept, so nothing has been done."""
-
-    exit_code = USAGE
+def is_recording(deployment: Deployment) -> bool:
+    """Whether a deployment keeps its sessions: something needs a store, or one is named."""
+    if STORE_KEY in deployment.seams:
+        return True
+    keeping = {RECORD, *(point.name for point in entry_points(f"dsh.seam.{STORE_KEY}"))}
+    return any(row.use in keeping and not row.disabled for row in deployment.rows)
 
 
 def is_kept(app: LoadedApp, agent: Agent) -> bool:
     """Whether there is a session to go on with later."""
+    from dsh.session_persistence import SessionPersistence
+
     return app.get(SessionPersistence) is not None and agent.session.last_turn > 0
 
 
@@ -58,87 +41,11 @@ def check_ephemeral(app: LoadedApp, ephemeral: bool) -> None:
     Raises:
         UsageError: A store is mounted.
     """
+    from dsh.session_persistence import SessionPersistence
+
     store = app.get(SessionPersistence) if ephemeral else None
     if store is not None:
         raise UsageError(
             f"--ephemeral, but {store.name} is mounted and keeps every session",
             hint="another plugin of the settings needs a session store; see dsh plugins",
         )
-
-
-async def session_to_resume(app: LoadedApp, past: Past | None) -> str | None:
-    """Return the id of the session to go on with, a copy of the past one if that is wanted.
-
-    A session that was put away is taken back.
-
-    Raises:
-        UnknownTurn: The copy cannot end where it should.
-        PersistenceError: It cannot be made, or not be taken back.
-    """
-    if past is None:
-        return None
-    store = app[SessionPersistence]
-    if past.copy:
-        return (await fork_session(store, past.session_id, past.turn, cwd=past.cwd)).id
-    if past.archived:  # else the list would not show what is being worked on
-        await store.unarchive(past.session_id)
-    return past.session_id
-
-
-@contextmanager
-def telling_store_trouble(ephemeral: bool, past: Past | None = None) -> Generator[None]:
-    """Turn what a store raises before anything was done into a message with the way out.
-
-    Args:
-        ephemeral: Whether nothing is to be kept.
-        past: The session that is being gone on with, once it is.
-
-    Raises:
-        NotRecorded: The session of this run cannot be kept.
-        NotResumable: That of an earlier run cannot be gone on with.
-    """
-    try:
-        yield
-    except PersistenceError as error:
-        if past is not None:
-            raise not_resumable(error, past.session_id) from error
-        raise NotRecorded(error.message, code=error.code, hint=_hint(error)) from error
-    except BootError as error:
-        store = next((p for p in error.problems if p.name == RECORD), None)
-        cause = next((p.error for p in error.problems if p.error is not None), None)
-        if ephemeral or store is None or not (cause is None or isinstance(cause, PersistenceError)):
-            raise
-        if cause is None and len(error.problems) > 1:
-            raise  # the store waits for something itself
-        raise NotRecorded(
-            f"this run cannot be recorded: {cause.message if cause else store.reason}",
-            code=cause.code if cause is not None else error.code,
-            hint=_hint(cause),
-        ) from error
-
-
-def _hint(cause: DshError | None) -> str:
-    """Return what can be done about a store that fails, or about one that is not there."""
-    mend = f"install {_WHEEL}" if cause is None else cause.hint or _MEND
-    return f"{mend}, {_WAY_OUT}"
-
-
-def with_store_trouble(report: Report, events: Iterable[SessionEvent]) -> Report:
-    """Return a report that says what a failing store means for this run.
-
-    Args:
-        report: How the turn ended.
-        events: What it logged.
-    """
-    if report.code not in _CODES:
-        return report
-    worked = any(isinstance(e.data, AssistantChunk | AssistantMessage | ToolCall) for e in events)
-    if worked:
-        hint = "the session ends where it was last saved; what came after is not in it"
-        return replace(report, hint=hint)
-    return replace(
-        report,
-        exit_code=USAGE,
-        message=f"this run cannot be recorded, so nothing was done: {report.message}",
-        hint=f"{_MEND}, {_WAY_OUT}",
-    )

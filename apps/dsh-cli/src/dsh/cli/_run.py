@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO, cast
 
-from dsh.cli._exits import BLOCKED, CLOSED_PIPE, ERROR, LIMIT, OK, CliError, UsageError
+from dsh.cli._exit_codes import BLOCKED, CLOSED_PIPE, ERROR, LIMIT, OK
 from dsh.cli._out import mute_stdout, stderr, stdout
-from dsh.cli._past import find_past, wants_past
+from dsh.cli._resume import find_session_to_resume, wants_to_resume
 from dsh.cli._settings import read_settings, working_folder
 from dsh.cli._starting import Starting
+from dsh.cli.errors import CliError, UsageError
 from dsh.core import JsonObject, NotJsonError
 from dsh.core import json as djson
 
@@ -36,9 +37,9 @@ def command(args: argparse.Namespace) -> int:
     deployment = read_settings(args, folder)
     err = stderr()
     past = None
-    if wants_past(args):
+    if wants_to_resume(args):
         here = folder
-        past, deployment, folder = find_past(args, deployment, folder)
+        past, deployment, folder = find_session_to_resume(args, deployment, folder)
         if folder != here:
             err.line(f"dsh: going on in {folder}, where the session works")
         for note in past.notes:

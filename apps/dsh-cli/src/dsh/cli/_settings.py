@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from dsh.cli._defaults import APP
-from dsh.cli._exits import UsageError
 from dsh.cli._keys import key_file, register_keys, register_named_keys
+from dsh.cli._recording import UNRECORDED
+from dsh.cli.errors import UsageError
 from dsh.core import json as djson
 from dsh.core.json import JsonObject
 from dsh.loader import Deployment, Layer, LayerKind, mapping_layer, read_deployment
@@ -18,8 +19,6 @@ DEFAULTS_LABEL: Final = "dsh-cli defaults"
 LOGIN_LABEL: Final = "dsh login"
 _PROVIDER: Final = "deepseek"
 _ADAPTER: Final = "llm-deepseek"
-UNRECORDED: Final = ("plugins.record.disabled=true", "seams.session_persistence=null")
-"""What `--ephemeral` sets."""
 
 
 def default_settings() -> JsonObject:

@@ -13,31 +13,17 @@ from typing import Final
 import anyio
 
 from dsh.agent import Agent, OutputInvalid, TurnFailed, turn_outcome
-from dsh.cli._exits import (
-    CLOSED_PIPE,
-    ERROR,
-    HANGUP,
-    INTERRUPTED,
-    OK,
-    TERMINATED,
-    USAGE,
-    CliError,
-    UsageError,
-)
+from dsh.cli._exit_codes import CLOSED_PIPE, ERROR, HANGUP, INTERRUPTED, OK, TERMINATED, USAGE
 from dsh.cli._failures import describe, exit_code_of, show_stack, unwrap
 from dsh.cli._logs import Logs
 from dsh.cli._out import ClosedPipe
 from dsh.cli._outcome import report_outcome
-from dsh.cli._past import Past
-from dsh.cli._recording import (
-    check_ephemeral,
-    is_kept,
-    session_to_resume,
-    telling_store_trouble,
-    with_store_trouble,
-)
+from dsh.cli._recording import check_ephemeral, is_kept
+from dsh.cli._resume import ResumeFrom, session_to_resume
 from dsh.cli._signals import Signals
+from dsh.cli._store_trouble import explained_store_errors, with_store_trouble
 from dsh.cli._view import Report, View
+from dsh.cli.errors import CliError, UsageError
 from dsh.core import DshError, JsonValue
 from dsh.core import json as djson
 from dsh.llm import LlmError, LlmService, Problem
@@ -70,7 +56,7 @@ class Task:
     """Longest time for all of it, in seconds."""
     schema: Mapping[str, JsonValue] | None = None
     """JSON Schema that the answer must fit."""
-    past: Past | None = None
+    past: ResumeFrom | None = None
     """The stored session to go on with."""
     ephemeral: bool = False
     """Whether nothing may be kept."""
@@ -155,7 +141,7 @@ class _Runner:
             model = self._checked_model(app)
             check_ephemeral(app, task.ephemeral)
             app.ctx.on(SessionEventAppended, self._appended)
-            with telling_store_trouble(task.ephemeral, task.past):
+            with explained_store_errors(task.ephemeral, task.past):
                 opened = app.agent(
                     model=model,
                     effort=task.effort,
@@ -174,7 +160,7 @@ class _Runner:
     async def _open(self, stack: AsyncExitStack) -> LoadedApp:
         task = self._task
         try:
-            with telling_store_trouble(task.ephemeral):
+            with explained_store_errors(task.ephemeral):
                 return await stack.enter_async_context(open_app(task.deployment))
         except BootError as error:
             waiting = all(problem.kind == "pending" for problem in error.problems)

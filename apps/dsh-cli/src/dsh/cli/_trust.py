@@ -8,10 +8,11 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dsh.cli._exits import ERROR, OK, UsageError
+from dsh.cli._exit_codes import ERROR, OK
 from dsh.cli._out import Out, stdout
 from dsh.cli._settings import working_folder
 from dsh.cli._table import table
+from dsh.cli.errors import UsageError
 from dsh.loader import (
     InterpolationError,
     LayerKind,

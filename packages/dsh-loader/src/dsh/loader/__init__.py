@@ -15,22 +15,22 @@ from dsh.loader._bundles import (
 )
 from dsh.loader._choice import SeamChoice, installed_seam_keys
 from dsh.loader._deployment import Deployment, Limits, Origin, Row, compose
-from dsh.loader._layers import (
+from dsh.loader._layers import read_deployment
+from dsh.loader._narrow import only_providers
+from dsh.loader._paths import FILE_NAME, find_project_file
+from dsh.loader._seams import SPINE_KEYS
+from dsh.loader._show import render_deployment
+from dsh.loader._sources import (
     Layer,
     LayerKind,
     RawFile,
     file_layer,
     mapping_layer,
     read_file,
-    untrusted_layer,
 )
-from dsh.loader._narrow import only_providers
-from dsh.loader._paths import FILE_NAME, find_project_file
-from dsh.loader._read import read_deployment
-from dsh.loader._seams import SPINE_KEYS
-from dsh.loader._show import render_deployment
 from dsh.loader._sync import run_sync
 from dsh.loader._trust import TrustRecord, TrustStore
+from dsh.loader._untrusted import untrusted_layer
 from dsh.loader._yaml import parse_yaml
 from dsh.loader.errors import (
     BootError,

@@ -12,8 +12,8 @@ from dsh.core import App, Mount, PluginLike
 from dsh.loader._boot import Boot
 from dsh.loader._choice import SeamChoice
 from dsh.loader._deployment import CALLER_LABEL, Deployment, compose
-from dsh.loader._layers import LayerKind, mapping_layer
-from dsh.loader._read import read_deployment
+from dsh.loader._layers import read_deployment
+from dsh.loader._sources import LayerKind, mapping_layer
 from dsh.loader.errors import BootError, Problem
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from dsh.loader._choice import (
     seam_slot,
 )
 from dsh.loader._deployment import Deployment, Row
-from dsh.loader._layers import Layer, LayerKind
 from dsh.loader._plugins import checked_config, load_plugin, load_point
 from dsh.loader._seams import (
     SPINE_KEYS,
@@ -28,6 +27,7 @@ from dsh.loader._seams import (
     provider_config,
     short_name,
 )
+from dsh.loader._sources import Layer, LayerKind
 from dsh.loader._yaml import KeyPath
 from dsh.loader.errors import (
     BootError,

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from dsh.core.json import JsonObject, JsonValue
-from dsh.loader._layers import Layer
+from dsh.loader._sources import Layer
+from dsh.loader._untrusted import tightened
 from dsh.loader._yaml import KeyPath
 
 
@@ -175,7 +176,7 @@ def compose(
     data: JsonObject = {}
     origins: dict[KeyPath, Origin] = {}
     for layer in taken:
-        source = _tightened(layer.data, data) if layer.tighten_only else layer.data
+        source = tightened(layer.data, data) if layer.tighten_only else layer.data
         _merge(data, source, (), layer, origins)
     return Deployment(data, taken, origins, app, tuple(notes))
 
@@ -213,23 +214,6 @@ def _is_other_row(path: KeyPath, present: JsonObject, value: JsonObject) -> bool
 def _forget(origins: dict[KeyPath, Origin], path: KeyPath) -> None:
     for known in [p for p in origins if p[: len(path)] == path]:
         del origins[known]
-
-
-def _tightened(source: JsonObject, below: JsonObject) -> JsonObject:
-    """Drop the limits that would be higher than what trusted layers say."""
-    present = _object(below.get("limits"))
-    limits: JsonObject = {}
-    for key, value in _object(source.get("limits")).items():
-        current = present.get(key)
-        numbers = isinstance(current, int | float) and isinstance(value, int | float)
-        if not numbers or _lower(value, current):
-            limits[key] = value
-    result = {k: v for k, v in source.items() if k != "limits"}
-    return {**result, "limits": limits} if limits else result
-
-
-def _lower(value: Any, current: Any) -> bool:
-    return bool(value < current)
 
 
 def _object(value: JsonValue) -> JsonObject:

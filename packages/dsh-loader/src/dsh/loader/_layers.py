@@ -1,278 +1,116 @@
-"""The layers of a deployment: defaults, user file, project file, `--config`, `--set`."""
+"""The layers of a deployment, in the order in which each overrides those before it."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
 
-from dsh.core import json as djson
-from dsh.core.json import JsonObject, JsonValue
-from dsh.loader._choice import installed_seam_keys
-from dsh.loader._interpolate import Interpolator
-from dsh.loader._scalars import is_simple, resolve_plain
-from dsh.loader._shape import LIMITS, TOP_KEYS, check_shape, normalise_rows
-from dsh.loader._yaml import Document, KeyPath, parse_yaml
-from dsh.loader.errors import ConfigFileError, ConfigKeyError
-from dsh.paths import StateFileError, read_private
-
-_SEGMENT: Final = re.compile(r'"([^"]+)"|([^."=]+)')
-
-
-class LayerKind(Enum):
-    """Where a layer comes from."""
-
-    DEFAULTS = "defaults"
-    """What the bundle and the app bring along."""
-    USER = "user"
-    """The person's own file."""
-    PROJECT = "project"
-    """The file of the project; read in full once it is trusted."""
-    CONFIG = "config"
-    """A file named by `--config`."""
-    SET = "set"
-    """One `--set key=value`."""
-    CALLER = "caller"
-    """A mapping that a program passes in."""
-
-    @property
-    def may_name_files(self) -> bool:
-        """Whether its rows may name `./file.py`: only what the person wrote for this machine."""
-        return self in {LayerKind.USER, LayerKind.CONFIG, LayerKind.CALLER}
+from dsh.loader._deployment import Deployment, compose
+from dsh.loader._paths import FILE_NAME, find_project_file
+from dsh.loader._sources import (
+    Layer,
+    LayerKind,
+    RawFile,
+    file_layer,
+    mapping_layer,
+    read_file,
+    set_layer,
+)
+from dsh.loader._trust import TrustStore
+from dsh.loader._untrusted import untrusted_layer
+from dsh.loader.errors import ConfigFileError
+from dsh.paths import user_folder
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """One source of settings, checked on its own and ready to be merged."""
+def read_deployment(
+    *,
+    defaults: Mapping[str, object] | None = None,
+    defaults_label: str = "built-in defaults",
+    base: Iterable[Layer] = (),
+    app: str | None = None,
+    user: bool = True,
+    project: str | os.PathLike[str] | None = None,
+    config: str | os.PathLike[str] | None = None,
+    sets: Iterable[str] = (),
+) -> Deployment:
+    """Read and merge the layers of a deployment, lowest precedence first.
 
-    kind: LayerKind
-    """Where it comes from."""
-    label: str
-    """How messages name it: a path, or `--set KEY`."""
-    data: JsonObject
-    """Its settings after interpolation, rows by id."""
-    path: Path | None = None
-    """The file, where it is one."""
-    lines: Mapping[KeyPath, int] = field(default_factory=dict[KeyPath, int])
-    """Line of each path in the file."""
-    written: Mapping[KeyPath, str] = field(default_factory=dict[KeyPath, str])
-    """Strings with `${...}` as they were written."""
-    tighten_only: bool = False
-    """Read from a file nobody trusts yet: limits may only get lower."""
-
-    @property
-    def folder(self) -> Path:
-        """The folder that relative paths in it start from."""
-        return Path() if self.path is None else self.path.parent
-
-    def where(self, path: KeyPath) -> str:
-        """Name the place of `path` for a message: the label and, where known, the line."""
-        while path:
-            if path in self.lines:
-                return f"{self.label}, line {self.lines[path]}"
-            path = path[:-1]
-        return self.label
-
-
-@dataclass(frozen=True, slots=True)
-class RawFile:
-    """The bytes of a deployment file, read once, so that what was hashed is what is parsed."""
-
-    path: Path
-    """The file."""
-    data: bytes
-    """Its content."""
-
-
-def read_file(path: Path) -> RawFile | None:
-    """Read a deployment file, or return `None` where there is none.
-
-    Raises:
-        ConfigFileError: Stage `read`.
-    """
-    try:
-        data = read_private(path)
-    except StateFileError as error:
-        detail = error.message.removeprefix(f"{path}: ")
-        raise ConfigFileError("read", str(path), detail) from error
-    return None if data is None else RawFile(path, data)
-
-
-def parse_file(raw: RawFile) -> Document:
-    """Parse a deployment file into a mapping; an empty file is an empty mapping.
-
-    `.json` files are read as JSON, everything else as YAML.
-
-    Raises:
-        ConfigFileError: Stage `parse` or `validate`.
-    """
-    label = str(raw.path)
-    try:
-        text = raw.data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigFileError("parse", label, f"not UTF-8 (byte {error.start})") from None
-    if raw.path.suffix == ".json":
-        document = Document(_parse_json(text, label), {})
-    else:
-        document = parse_yaml(text, where=label)
-    if document.value is None:
-        return Document({}, document.lines)
-    if not isinstance(document.value, dict):
-        raise ConfigFileError(
-            "validate", label, "the top level must be a mapping", hint="start with `version: 1`"
-        )
-    return document
-
-
-def file_layer(raw: RawFile, kind: LayerKind, *, environ: Mapping[str, str] | None = None) -> Layer:
-    """Make a layer of a file, fully interpolated and checked.
+    Defaults, the user's `dsh.yaml`, the project's `dsh.yaml`, `config`, then `sets`. A project
+    file takes full effect only if it is trusted, or is the very file named by `config`; until
+    then it may pick the model and lower limits, and the deployment carries a note saying so.
 
     Args:
-        raw: The file.
-        kind: Where it comes from.
-        environ: Variables for interpolation; the process's if not given.
+        defaults: What the app ships.
+        defaults_label: How messages and `config show` name the defaults.
+        base: Layers of the app's own just above the defaults.
+        app: Name of the app being started.
+        user: Read the user's file.
+        project: The folder whose project file is looked for; `None` reads none.
+        config: One more file, which must exist.
+        sets: `KEY.PATH=VALUE` assignments.
 
     Raises:
-        ConfigFileError: The file cannot be parsed.
+        ConfigFileError: A file is missing, unreadable or no strict YAML.
         ConfigKeyError: A key is unknown or of the wrong kind.
         InterpolationError: An expression cannot be resolved.
+        StateFileError: The trust record is unreadable.
     """
-    document = parse_file(raw)
-    value = document.value
-    assert isinstance(value, dict)  # parse_file returns nothing else
-    return _make_layer(
-        kind, str(raw.path), value, lines=document.lines, path=raw.path, environ=environ
-    )
+    layers: list[Layer] = []
+    notes: list[str] = []
+    if defaults is not None:
+        layers.append(mapping_layer(defaults, LayerKind.DEFAULTS, defaults_label))
+    layers.extend(base)
+    seen: set[str] = set()
+    explicit = None if config is None else _named_file(Path(config))
+    if explicit is not None:
+        seen.add(os.path.realpath(explicit.path))
+    folder = user_folder() if user else None
+    if folder is not None:
+        raw = _first_look(folder / FILE_NAME, seen)
+        if raw is not None:
+            layers.append(file_layer(raw, LayerKind.USER))
+    if project is not None:
+        raw = _project_file(Path(project), seen)
+        if raw is not None:
+            _add_project(raw, layers, notes)
+    if explicit is not None:
+        layers.append(file_layer(explicit, LayerKind.CONFIG))
+    layers.extend(set_layer(text) for text in sets)
+    return compose(layers, app=app, notes=notes)
 
 
-def untrusted_layer(raw: RawFile) -> tuple[Layer | None, str]:
-    """Read from a file that nobody trusts only what picks a model or lowers a limit.
-
-    Nothing in it is interpolated, imported or opened, and nothing wrong with it is an error.
-
-    Returns:
-        The layer, or `None` if nothing is left, and what was ignored, for the person to read.
-    """
-    label = str(raw.path)
-    try:
-        value = parse_file(raw).value
-    except ConfigFileError as error:
-        return None, f"everything, as it is not readable: {error.detail}"
-    assert isinstance(value, dict)  # parse_file returns nothing else
-    kept: JsonObject = {}
-    for key in ("model", "effort"):
-        item = value.get(key)
-        if isinstance(item, str) and item.strip() and "${" not in item:
-            kept[key] = item
-    limits = value.get("limits")
-    if isinstance(limits, dict):
-        kept["limits"] = {
-            key: item for key, item in limits.items() if key in LIMITS and LIMITS[key].takes(item)
-        }
-    ignored = [key for key in value if key not in kept and key != "version"]
-    layer = Layer(LayerKind.PROJECT, label, kept, raw.path, tighten_only=True) if kept else None
-    known = sorted(key for key in ignored if key in TOP_KEYS or key in installed_seam_keys())
-    others = len(ignored) - len(known)
-    if others:
-        known.append("1 unknown key" if others == 1 else f"{others} unknown keys")
-    return layer, ", ".join(known)
+def _project_file(folder: Path, seen: set[str]) -> RawFile | None:
+    found = find_project_file(folder)
+    return None if found is None else _first_look(found, seen)
 
 
-def mapping_layer(
-    data: Mapping[str, object],
-    kind: LayerKind,
-    label: str,
-    *,
-    path: Path | None = None,
-) -> Layer:
-    """Make a layer of a mapping, for example an app's defaults or a caller's argument.
-
-    Raises:
-        NotJsonError: It holds something that is no JSON.
-        ConfigKeyError: A key is unknown or of the wrong kind.
-        InterpolationError: An expression cannot be resolved.
-    """
-    value = djson.check(data, where=label)
-    assert isinstance(value, dict)  # a mapping stays one
-    return _make_layer(kind, label, value, path=path)
+def _first_look(path: Path, seen: set[str]) -> RawFile | None:
+    """Read a file unless it is a layer already under another name."""
+    real = os.path.realpath(path)
+    if real in seen:
+        return None
+    seen.add(real)
+    return read_file(path)
 
 
-def set_layer(assignment: str) -> Layer:
-    """Make a layer of one `KEY.PATH=VALUE`; the value is YAML.
-
-    Rows are addressed by id: `plugins.llm-deepseek.config.base_url=http://localhost`. A segment
-    with a dot in it is quoted: `plugins."a.b".disabled=true`.
-
-    Raises:
-        ConfigKeyError: The assignment is malformed, or its key is unknown.
-        ConfigFileError: The value is no YAML.
-        InterpolationError: An expression in the value cannot be resolved.
-    """
-    path, text = _split_assignment(assignment)
-    label = f"--set {'.'.join(path)}"
-    try:
-        value = resolve_plain(text) if is_simple(text) else parse_yaml(text, where=label).value
-    except ValueError as error:
-        raise ConfigKeyError("--set", ".".join(path), str(error)) from None
-    data: JsonObject = {path[-1]: value}
-    for key in reversed(path[:-1]):
-        data = {key: data}
-    return _make_layer(LayerKind.SET, label, data)
+def _named_file(path: Path) -> RawFile:
+    raw = read_file(Path(os.path.expanduser(path)))
+    if raw is None:
+        raise ConfigFileError("read", str(path), "there is no such file")
+    return raw
 
 
-def _split_assignment(assignment: str) -> tuple[KeyPath, str]:
-    form = "write --set KEY.PATH=VALUE, for example --set bash.timeout_ms=5000"
-    path: list[str] = []
-    position = 0
-    while match := _SEGMENT.match(assignment, position):
-        path.append(match.group(1) or match.group(2))
-        position = match.end()
-        following = assignment[position : position + 1]
-        if following == "=":
-            return tuple(path), assignment[position + 1 :]
-        if following != ".":
-            break
-        position += 1
-    # the text may hold a secret, so only its head is repeated
-    raise ConfigKeyError(
-        "--set", repr(assignment.partition("=")[0][:60]), "no KEY=VALUE", hint=form
-    )
-
-
-def _make_layer(
-    kind: LayerKind,
-    label: str,
-    data: JsonObject,
-    *,
-    lines: Mapping[KeyPath, int] | None = None,
-    path: Path | None = None,
-    environ: Mapping[str, str] | None = None,
-) -> Layer:
-    rows, moved = normalise_rows(data, lines or {}, label, allow_mapping=kind is LayerKind.SET)
-    folder = Path() if path is None else path.parent
-    interpolator = Interpolator(label, moved, os.environ if environ is None else environ, folder)
-    resolved = interpolator.resolve(rows)
-    layer = Layer(kind, label, resolved, path, moved, interpolator.written)
-    check_shape(resolved, layer.where, seam_keys=installed_seam_keys)
-    return layer
-
-
-def _parse_json(text: str, label: str) -> JsonValue:
-    import json
-
-    def pairs(items: list[tuple[str, JsonValue]]) -> JsonObject:
-        result: JsonObject = {}
-        for key, value in items:
-            if key in result:
-                raise ValueError(f"key {key!r} occurs twice")
-            result[key] = value
-        return result
-
-    try:
-        return djson.check(json.loads(text, object_pairs_hook=pairs), where=label)
-    except (ValueError, RecursionError) as error:
-        raise ConfigFileError("parse", label, f"not readable as JSON: {error}") from None
+def _add_project(raw: RawFile, layers: list[Layer], notes: list[str]) -> None:
+    state = TrustStore.open().state(raw.path, raw.data)
+    if state == "trusted":
+        layers.append(file_layer(raw, LayerKind.PROJECT))
+        return
+    layer, ignored = untrusted_layer(raw)
+    if layer is not None:
+        layers.append(layer)
+    if ignored:
+        why = "has changed since you trusted it" if state == "changed" else "is not trusted"
+        notes.append(
+            f"{raw.path} {why}; ignored: {ignored} (read it, then run `dsh trust` to use it)"
+        )

@@ -12,10 +12,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from dsh.cli._exits import OK, UsageError
+from dsh.cli._exit_codes import OK
 from dsh.cli._new._names import check_line, check_name, parse_author
 from dsh.cli._new._project import DEFAULT_SEAM, Project, seams, write
 from dsh.cli._out import stdout
+from dsh.cli.errors import UsageError
 from dsh.core import version_of
 from dsh.loader import FILE_NAME
 from dsh.paths import user_folder

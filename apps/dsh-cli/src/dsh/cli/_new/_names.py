@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Final
 
-from dsh.cli._exits import UsageError
+from dsh.cli.errors import UsageError
 from dsh.core import entry_points, version_of
 from dsh.loader import installed_seam_keys
 

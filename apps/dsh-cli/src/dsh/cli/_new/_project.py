@@ -15,8 +15,8 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
-from dsh.cli._exits import CliError, UsageError
 from dsh.cli._new._names import Author, class_of, module_of
+from dsh.cli.errors import CliError, UsageError
 from dsh.core import json as djson
 from dsh.core import version_of
 

@@ -1,10 +1,8 @@
-"""Exit codes of the command, and the two ways a command says that it cannot go on."""
+"""Exit codes of the command."""
 
 from __future__ import annotations
 
 from typing import Final
-
-from dsh.core import DshError
 
 OK: Final = 0
 """The turn completed."""
@@ -20,17 +18,3 @@ HANGUP: Final = 129
 INTERRUPTED: Final = 130
 CLOSED_PIPE: Final = 141
 TERMINATED: Final = 143
-
-
-class CliError(DshError):
-    """A message for the person, and the exit code that goes with it."""
-
-    code = "CLI"
-    exit_code = ERROR
-
-
-class UsageError(CliError):
-    """The command line asks for something that does not exist or makes no sense."""
-
-    code = "USAGE"
-    exit_code = USAGE

@@ -6,25 +6,23 @@ import argparse
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from dsh.cli._exits import USAGE, CliError, UsageError
+from dsh.cli._exit_codes import USAGE
+from dsh.cli._recording import RECORD, is_recording
 from dsh.cli._settings import read_settings, working_folder
 from dsh.cli._text import one_line
-from dsh.core import DshError, entry_points
+from dsh.cli.errors import CliError, UsageError
+from dsh.core import DshError
 from dsh.loader import Deployment
 
 if TYPE_CHECKING:
+    from dsh.loader import LoadedApp
     from dsh.session_persistence import SessionPersistence, SessionSnapshot
-
-RECORD: Final = "record"
-"""The plugin that has sessions kept."""
-STORE_KEY: Final = "session_persistence"
-"""The service that keeps them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class ResumeFrom:
     """A stored session to go on with."""
 
     session_id: str
@@ -57,22 +55,14 @@ class NotResumable(CliError):
     exit_code = USAGE
 
 
-def is_recording(deployment: Deployment) -> bool:
-    """Whether a deployment keeps its sessions: something needs a store, or one is named."""
-    if STORE_KEY in deployment.seams:
-        return True
-    keeping = {RECORD, *(point.name for point in entry_points(f"dsh.seam.{STORE_KEY}"))}
-    return any(row.use in keeping and not row.disabled for row in deployment.rows)
-
-
-def wants_past(args: argparse.Namespace) -> bool:
+def wants_to_resume(args: argparse.Namespace) -> bool:
     """Whether a run is to go on with a stored session."""
     return bool(args.resume is not None or args.continue_ or args.fork is not None)
 
 
-def find_past(
+def find_session_to_resume(
     args: argparse.Namespace, deployment: Deployment, folder: Path
-) -> tuple[Past, Deployment, Path]:
+) -> tuple[ResumeFrom, Deployment, Path]:
     """Find the session that the options name, and what holds in its folder.
 
     Args:
@@ -118,7 +108,29 @@ def find_past(
     return past, read_settings(args, there), there
 
 
-def _copy_here(past: Past) -> str:
+async def session_to_resume(app: LoadedApp, past: ResumeFrom | None) -> str | None:
+    """Return the id of the session to go on with, a copy of the past one if that is wanted.
+
+    A session that was put away is taken back.
+
+    Raises:
+        UnknownTurn: The copy cannot end where it should.
+        PersistenceError: It cannot be made, or not be taken back.
+    """
+    if past is None:
+        return None
+    from dsh.session_persistence import SessionPersistence
+    from dsh.sessions import fork_session
+
+    store = app[SessionPersistence]
+    if past.copy:
+        return (await fork_session(store, past.session_id, past.turn, cwd=past.cwd)).id
+    if past.archived:  # else the list would not show what is being worked on
+        await store.unarchive(past.session_id)
+    return past.session_id
+
+
+def _copy_here(past: ResumeFrom) -> str:
     """Return the options that go on with a copy of a session in another folder."""
     from dsh.sessions import short_id
 
@@ -126,7 +138,7 @@ def _copy_here(past: Past) -> str:
     return f"--fork {short_id(past.session_id)}{turn} --cwd DIR"
 
 
-async def _look_up(args: argparse.Namespace, deployment: Deployment, folder: Path) -> Past:
+async def _look_up(args: argparse.Namespace, deployment: Deployment, folder: Path) -> ResumeFrom:
     from dsh.sessions import find_session, newest_session, open_store
 
     session_id: str | None = None
@@ -178,7 +190,7 @@ async def _find_fork(store: SessionPersistence, text: str) -> tuple[SessionSnaps
         ) from None
 
 
-async def _notes(store: SessionPersistence, past: Past) -> tuple[str, ...]:
+async def _notes(store: SessionPersistence, past: ResumeFrom) -> tuple[str, ...]:
     """Return what going on with a session changes that a person would not expect."""
     from dsh.session_persistence import PersistenceError
     from dsh.sessions import short_id
@@ -204,14 +216,16 @@ def fork_point(text: str) -> tuple[str, int | None]:
     return text, None
 
 
-async def _read(store: SessionPersistence, found: SessionSnapshot, turn: int | None = None) -> Past:
+async def _read(
+    store: SessionPersistence, found: SessionSnapshot, turn: int | None = None
+) -> ResumeFrom:
     from dsh.session import TurnEnd, fold_request_header
 
     stored = await store.inspect(found.header.id)
     ends = (e.seq for e in stored.events if isinstance(e.data, TurnEnd) and e.data.turn == turn)
     header = fold_request_header(stored.events[: next(ends, len(stored.events))])
     config = None if header is None else header.config
-    return Past(
+    return ResumeFrom(
         session_id=found.header.id,
         cwd=stored.header.cwd,
         model=None if config is None else config.model,
