@@ -15,7 +15,7 @@ ERROR = "dsh.core.errors.DshError"
 EVENT = "dsh.core._events.Event"
 PLUGIN = "dsh.core._plugins.Plugin"
 SERVICE = "dsh.core._plugins.Service"
-PAYLOAD = "dsh.session._data.SessionData"
+PAYLOAD = "dsh.session._session_data.SessionData"
 
 
 @dataclass(frozen=True)
