@@ -398,7 +398,7 @@ async def test_a_store_without_the_settings_of_all_stores_is_told_what_to_derive
     forgetful = type("Forgetful", (MemoryPersistence,), body)
 
     async with App() as app:
-        await app.mount(SessionStore).settled()
+        await app.mount(LiveSessions).settled()
         with pytest.raises(InvalidPluginError, match="all stores share") as refused:
             await app.mount(forgetful).settled()
         assert "BackedPersistence.Config" in (refused.value.hint or "")
