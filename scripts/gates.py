@@ -84,6 +84,12 @@ GATES = (
         "every case of `tests/conformance.md` names its test or the reason",
     ),
     Gate(
+        "orientation",
+        "doc-sync",
+        "python scripts/orientation.py --check",
+        "the page that says where things are says so truly",
+    ),
+    Gate(
         "generated",
         "doc-sync",
         "python scripts/generate.py --check",

@@ -6,7 +6,6 @@ from dsh.tools._deadline import Deadline
 from dsh.tools._decisions import Accept, Allow, Ask, Block, Deny, PostToolDecision, PreToolDecision
 from dsh.tools._execution import ExecutionToken, ToolCallInput, ToolExecution
 from dsh.tools._function import FunctionTool, tool
-from dsh.tools._layer import Guard
 from dsh.tools._output import NO_OUTPUT
 from dsh.tools._output_tool import OutputTool
 from dsh.tools._pending import PendingCall
@@ -27,6 +26,7 @@ from dsh.tools._presentation import (
 from dsh.tools._registry import ToolRegistry
 from dsh.tools._results import ToolExecutionResult, ToolOutput
 from dsh.tools._tool import CallPresenter, Concurrency, ResultPresenter, Tool, ToolBody
+from dsh.tools._visibility import Guard
 from dsh.tools.errors import (
     ToolArgsError,
     ToolCallError,

@@ -25,8 +25,8 @@ from dsh.tools._deadline import run_in_time
 from dsh.tools._decisions import Accept, Allow, Ask, Block, Deny, PostToolDecision, PreToolDecision
 from dsh.tools._execution import ExecutionToken, ToolCallInput, ToolExecution
 from dsh.tools._failure import failure
-from dsh.tools._layer import Layer, view
 from dsh.tools._results import ToolExecutionResult
+from dsh.tools._visibility import Layer, visible_tools
 from dsh.tools.errors import (
     ToolArgsError,
     ToolCallError,
@@ -188,7 +188,7 @@ class Pipeline:
 
     async def _dispatch(self, execution: ToolExecution) -> ToolExecutionResult:
         try:
-            tools = view(self._layers.chain(execution.agent))
+            tools = visible_tools(self._layers.chain(execution.agent))
             tool = tools.get(execution.name)
             if tool is None:
                 raise ToolNotFoundError(execution.name, _suggestion(execution.name, tools))

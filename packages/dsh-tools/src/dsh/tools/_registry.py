@@ -13,12 +13,19 @@ from dsh.llm import ToolSchema
 from dsh.system_prompt import AssembleContext, SystemPrompt, ToolProviderResult
 from dsh.tools._arguments import InvalidArguments, parse_arguments
 from dsh.tools._execution import ExecutionToken, ToolCallInput
-from dsh.tools._layer import Guard, Layer, Restriction, inherited_names, known_names, view
 from dsh.tools._pending import PendingCall
 from dsh.tools._pipeline import Pipeline
 from dsh.tools._presentation import CallView, GenericCard, GenericResult, ResultView, ToolOutcome
 from dsh.tools._results import ToolExecutionResult
 from dsh.tools._tool import Tool
+from dsh.tools._visibility import (
+    Guard,
+    Layer,
+    Restriction,
+    inherited_names,
+    known_names,
+    visible_tools,
+)
 from dsh.tools.errors import ToolDefinitionError, ToolRegistrationError
 from dsh.tools.events import ToolsChange
 
@@ -164,7 +171,7 @@ class ToolRegistry(Service, key="tools"):
         Args:
             scope: The scope key, an agent usually; None sees the global tools.
         """
-        return tuple(view(self._layers.chain(scope)).values())
+        return tuple(visible_tools(self._layers.chain(scope)).values())
 
     def get(self, name: str, scope: object | None = None) -> Tool | None:
         """Return the tool a scope sees under a name, or None.
@@ -173,7 +180,7 @@ class ToolRegistry(Service, key="tools"):
             name: The name.
             scope: The scope key, an agent usually; None sees the global tools.
         """
-        return view(self._layers.chain(scope)).get(name)
+        return visible_tools(self._layers.chain(scope)).get(name)
 
     def schemas(self, scope: object | None = None) -> tuple[ToolSchema, ...]:
         """Return what the model of a scope is offered; the caller's own copies.

@@ -10,7 +10,7 @@ from dsh.core import AnonymousEntries, NamedEntries
 from dsh.tools._execution import ToolExecution
 from dsh.tools._tool import Tool
 
-__all__ = ["Guard", "Layer", "Restriction", "inherited_names", "known_names", "view"]
+__all__ = ["Guard", "Layer", "Restriction", "inherited_names", "known_names", "visible_tools"]
 
 Guard: TypeAlias = Callable[[ToolExecution], str | None]
 """Returns why a call is denied, or None to abstain. Synchronous; it cannot allow anything."""
@@ -42,7 +42,7 @@ class Layer:
         return len(self.tools) + len(self.restrictions) + len(self.guards)
 
 
-def view(chain: Sequence[Layer]) -> dict[str, Tool]:
+def visible_tools(chain: Sequence[Layer]) -> dict[str, Tool]:
     """Return the tools a scope sees by name.
 
     Each layer first masks what it inherits, then adds or replaces with its own: a mask reaches
