@@ -174,7 +174,9 @@ class _Partial:
         self.name = ""
 
     def add_call(self, chunk: ToolCallDelta) -> None:
-        self.id = chunk.id
+        # An id that was given once stays, as the name does: the result has to find its call.
+        if chunk.id:
+            self.id = chunk.id
         if chunk.name:
             self.name = chunk.name
         self.arguments.append(chunk.arguments_delta)

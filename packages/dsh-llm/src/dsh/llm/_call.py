@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import inspect
 import logging
+import reprlib
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Final, cast
 
+from dsh.core import secrets
 from dsh.llm._adapter import LlmAdapter
 from dsh.llm._catalog import Catalog, ResolvedModel
 from dsh.llm._chunks import Finish, FinishReason, StreamChunk
 from dsh.llm._content import Message, ReplayState
 from dsh.llm._normalize import error_chain, normalize_failure
 from dsh.llm._request import LlmCallConfig, LlmRequest
+from dsh.llm._soundness import is_sound
 from dsh.llm.errors import LlmError
 
 _log = logging.getLogger("dsh.llm")
@@ -29,8 +32,8 @@ async def call(
     """Call the adapter that serves the request and pass its stream on.
 
     The stream always ends with exactly one finish, unless the consumer leaves early or is
-    cancelled. What the adapter raises, and its silence about the end, become that finish; what
-    its clean-up raises after that reaches the consumer.
+    cancelled. What the adapter raises, its silence about the end, and a chunk that is none become
+    that finish; what its clean-up raises after that reaches the consumer.
 
     Args:
         catalog: Where to look up the model, and whose replay state is whose.
@@ -57,10 +60,16 @@ async def call(
                 except Exception as error:  # noqa: BLE001 - as above
                     failure = _failure(error, request)
                     break
+                if not is_sound(chunk):
+                    failure = _unsound(route, chunk)
+                    break
                 if isinstance(chunk, Finish):
                     yield _stamped(chunk, route)
                     return
                 yield chunk
+            # Before the clean-up, whose own trouble must not take the place of the finish.
+            yield Finish(failure)
+            return
         finally:
             await chunks.aclose()
     yield Finish(failure)
@@ -185,6 +194,13 @@ def _closed(route: ResolvedModel, request: LlmRequest) -> FinishReason:
         f"the stream of {route.qualified!r} ended before the answer did",
         LlmError.STREAM_CLOSED,
     )
+
+
+def _unsound(route: ResolvedModel, chunk: object) -> FinishReason:
+    shown = secrets.redact(reprlib.repr(chunk))
+    message = f"the stream of {route.qualified!r} holds {shown}, which is no chunk of the protocol"
+    _log.warning("%s; an adapter yields the chunk classes of dsh.llm, filled as declared", message)
+    return FinishReason("error", message, LlmError.MALFORMED_RESPONSE)
 
 
 def _aborted(request: LlmRequest) -> str:

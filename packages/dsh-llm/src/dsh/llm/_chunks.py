@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from dsh.llm._content import ContentBlock, ReplayState
 from dsh.llm._wire_value import WireUnion, WireValue
@@ -62,13 +62,19 @@ class LlmFailure(WireValue):
     """The provider's name for the request, for its support."""
 
     def __post_init__(self) -> None:
-        if self.status is not None and not 100 <= self.status <= 599:
-            raise ValueError(f"an HTTP status lies between 100 and 599, not {self.status!r}")
-        wait = self.retry_after_ms
-        if wait is not None and not (math.isfinite(wait) and wait > 0):
+        # Widened, because whoever fails may fill in what it found on a wire.
+        facts: tuple[Any, Any, Any] = (self.status, self.retry_after_ms, self.request_id)
+        status, wait, name = facts
+        if status is not None and not (isinstance(status, int) and 100 <= status <= 599):
+            raise ValueError(f"an HTTP status lies between 100 and 599, not {status!r}")
+        if wait is not None and not (_is_number(wait) and math.isfinite(wait) and wait > 0):
             raise ValueError(f"retry_after_ms is a finite number above zero, not {wait!r}")
-        if self.request_id == "":
+        if name is not None and not (isinstance(name, str) and name):
             raise ValueError("request_id is a non-empty string or None")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True)

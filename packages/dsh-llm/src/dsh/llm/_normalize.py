@@ -70,7 +70,7 @@ def _read(error: object, name: str) -> Any:
 
 def _code(error: object) -> str | None:
     code = _read(error, "code")
-    return code if isinstance(code, str) and code else None
+    return _storable(code) if isinstance(code, str) and code else None
 
 
 def _message(error: object) -> str:
@@ -82,9 +82,14 @@ def _message(error: object) -> str:
 
 def _shown(error: object) -> str:
     try:
-        return str(error).strip()
+        return _storable(str(error).strip())
     except Exception:  # noqa: BLE001 - as above
         return ""
+
+
+def _storable(text: str) -> str:
+    """Spell out halves of characters, which a file name may hold and no log takes."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _attached(error: object, code: str | None) -> LlmFailure | None:
