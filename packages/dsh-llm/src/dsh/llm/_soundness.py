@@ -49,20 +49,20 @@ def _call_delta(chunk: Any) -> bool:
 
 
 def _end(chunk: Any) -> bool:
-    block, kind = chunk.block, type(chunk.block)
+    block = chunk.block
     if type(chunk.index) is not int:
         return False
-    if kind is ToolCallBlock:
+    if _is(block, ToolCallBlock):
         return all(isinstance(text, str) for text in (block.id, block.name, block.arguments))
-    if kind is TextBlock or kind is ReasoningBlock:
+    if _is(block, TextBlock) or _is(block, ReasoningBlock):
         return isinstance(block.text, str)
     return isinstance(block, ContentBlock)
 
 
 def _usage(chunk: Any) -> bool:
-    usage, kind = chunk.usage, type(chunk.usage)
+    usage = chunk.usage
     return (
-        kind is TokenUsage
+        _is(usage, TokenUsage)
         and type(usage.input_tokens) is int
         and type(usage.output_tokens) is int
         and _optional(usage.cache_read_tokens, int)
@@ -72,9 +72,9 @@ def _usage(chunk: Any) -> bool:
 
 
 def _finish(chunk: Any) -> bool:
-    reason, kind = chunk.reason, type(chunk.reason)
+    reason = chunk.reason
     return (
-        kind is FinishReason
+        _is(reason, FinishReason)
         and isinstance(reason.kind, str)
         and _optional(reason.message, str)
         and _optional(reason.code, str)
@@ -84,8 +84,11 @@ def _finish(chunk: Any) -> bool:
 
 
 def _replay(replay: Any) -> bool:
-    kind = type(replay)
-    return replay is None or (kind is ReplayState and isinstance(replay.state, Mapping))
+    return replay is None or (_is(replay, ReplayState) and isinstance(replay.state, Mapping))
+
+
+def _is(value: object, kind: type) -> bool:
+    return type(value) is kind
 
 
 def _optional(value: object, kind: type) -> bool:

@@ -32,7 +32,7 @@ SURPLUS_S: Final = 300.0
 class Client:
     """One HTTP client with one connection."""
 
-    __slots__ = ("http", "network", "resting_since")
+    __slots__ = ("_transport", "http", "network", "resting_since")
 
     def __init__(
         self,
@@ -42,10 +42,14 @@ class Client:
         connect_s: float,
     ) -> None:
         self.network = WatchedBackend(network, endpoint.tls_layers, connect_s)
-        self.http = httpx.AsyncClient(
-            transport=_Transport(endpoint, tls, self.network), trust_env=False
-        )
+        self._transport = _Transport(endpoint, tls, self.network)
+        self.http = httpx.AsyncClient(transport=self._transport, trust_env=False)
         self.resting_since = 0.0
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing waits on the connection that would be taken for the next answer."""
+        return self._transport.clean
 
 
 class ClientPool:
@@ -93,9 +97,9 @@ class ClientPool:
         return Client(self.endpoint, self._tls, self._network, connect_s)
 
     async def give_back(self, client: Client) -> None:
-        """Take a client back whose response is closed."""
+        """Take a client back whose response is closed; it is closed if something followed that."""
         client.network.watch = None
-        if self._closed:
+        if self._closed or not client.clean:
             await client.http.aclose()
             return
         now = client.resting_since = anyio.current_time()
@@ -132,6 +136,10 @@ class _Transport(httpx.AsyncBaseTransport):
             network_backend=network,
         )
 
+    @property
+    def clean(self) -> bool:
+        return all(map(_is_empty, self._pool.connections))
+
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         url = request.url
         response = await self._pool.handle_async_request(
@@ -154,6 +162,19 @@ class _Transport(httpx.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         await self._pool.aclose()
+
+
+def _is_empty(connection: object) -> bool:
+    """Say whether a connection holds no bytes it has read and not used.
+
+    The library looks for them on the socket only. What came in the same read as the end of an
+    answer would become the head of the next one, whoever sent it. No public name leads to them;
+    should the private one change, no connection is used again.
+    """
+    while (inner := getattr(connection, "_connection", None)) is not None:
+        connection = inner
+    data, _ = getattr(getattr(connection, "_h11_state", None), "trailing_data", (b"?", True))
+    return not data
 
 
 def _url(endpoint: Endpoint) -> httpx.URL:
