@@ -191,3 +191,17 @@ def test_ctrl_c_ends_a_command(cli: Cli, store: Store) -> None:
     code, _ = cli.on_terminal("sessions", "remove", A, answer="\x03")
     assert code == 130
     assert cli.kept.has(A)
+
+
+@both
+def test_one_that_cannot_be_read_is_deleted_all_the_same(cli: Cli, store: Store) -> None:
+    store(A, "one")
+    store(B, "two")
+    cli.kept.damage(A, -1)
+    code, told = cli.on_terminal("sessions", "remove", A[:6], B, answer="n\n")
+    assert code == 1
+    assert f"{A}  (cannot be read)" in told
+    assert "two  (1 turn)" in told
+    result = cli.run("sessions", "remove", "--yes", A[:6])
+    assert (result.code, result.stdout) == (0, f"{A} deleted\n")
+    assert (cli.kept.has(A), cli.kept.has(B)) == (False, True)

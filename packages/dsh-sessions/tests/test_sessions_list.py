@@ -238,3 +238,25 @@ async def test_ten_thousand_sessions_take_one_listing_and_little_time(json: bool
     assert len(out.getvalue().splitlines()) == 10_000
     assert store.calls == 1
     assert spent < 3, f"{spent:.2f} s of processor time"
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (80, ["ID", "TITLE", "AGE", "TURNS", "SIZE", "ENDED"]),
+        (46, ["ID", "TITLE", "AGE", "TURNS", "ENDED"]),
+        (40, ["ID", "TITLE", "AGE", "TURNS"]),
+        (28, ["ID", "TITLE", "AGE"]),
+    ],
+)
+def test_a_narrow_terminal_does_without_columns_and_never_cuts_an_id(
+    cli: Cli, store: Store, columns: int, shown: list[str]
+) -> None:
+    store("a" * 32, "a task with a long title that is cut")
+    store("a" * 9 + "b" * 23, "another")
+    code, told = cli.on_terminal("sessions", columns=columns)
+    lines = plain(told)
+    assert code == 0
+    assert lines[0].split() == shown
+    assert [row.split()[0] for row in lines[1:3]] == ["a" * 9 + "b", "a" * 10]
+    assert all(len(row) <= columns for row in lines)

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TextIO
 
 from dsh.core import DshError
-from dsh.session_persistence import PersistenceError, SessionPersistence, SessionSnapshot
+from dsh.session_persistence import PersistenceError, SessionPersistence
 from dsh.sessions._console import ids_of, note, whole_ids, with_store
 from dsh.sessions._find import Catalog, find_session, short_ids, title_of
 from dsh.sessions._stored_fork import fork_session
-from dsh.sessions._text import count
+from dsh.sessions._text import count, one_line
 from dsh.sessions._way_out import trouble_of, way_out
 from dsh.sessions.errors import SessionChoiceError
 
@@ -46,10 +46,10 @@ def remove(args: argparse.Namespace) -> int:
 
     async def choose(args: argparse.Namespace, store: SessionPersistence, out: TextIO) -> int:
         catalog = await Catalog.read(store)
-        found = {item.header.id: item for item in map(catalog.find, args.ids)}
-        chosen.extend(found)
+        # one that cannot be read may be deleted too: there is often nothing else to do with it
+        chosen.extend(dict.fromkeys(map(catalog.whole_id, args.ids)))
         if not args.yes:
-            _describe(tuple(found.values()), catalog)
+            _describe(chosen, catalog)
         return 0
 
     async def act(args: argparse.Namespace, store: SessionPersistence, out: TextIO) -> int:
@@ -83,11 +83,16 @@ async def _unarchive(args: argparse.Namespace, store: SessionPersistence, out: T
     return await _each(await whole_ids(store, args.ids), store.unarchive, "taken back", out)
 
 
-def _describe(found: Sequence[SessionSnapshot], catalog: Catalog) -> None:
-    names = short_ids((*catalog.active, *catalog.archived))
-    for item in found:
-        turns = count(item.summary.turns, "turn")
-        sys.stderr.write(f"  {names[item.header.id]}  {title_of(item, 60)}  ({turns})\n")
+def _describe(ids: Sequence[str], catalog: Catalog) -> None:
+    everything = (*catalog.active, *catalog.archived)
+    names, found = short_ids(everything), {item.header.id: item for item in everything}
+    for session_id in ids:
+        item = found.get(session_id)
+        if item is None:
+            sys.stderr.write(f"  {one_line(session_id, 100)}  (cannot be read)\n")
+        else:
+            turns = count(item.summary.turns, "turn")
+            sys.stderr.write(f"  {names[session_id]}  {title_of(item, 60)}  ({turns})\n")
 
 
 def _agreed(number: int) -> bool:

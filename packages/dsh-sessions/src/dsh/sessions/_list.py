@@ -107,31 +107,58 @@ def _table(
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(file=out, force_terminal=True, highlight=False, markup=False)
+    names = {key: one_line(name, 40) for key, name in ids.items()}
+    widest = max(len(names[item.header.id]) for item in items)
+    kept = _columns(console.width, widest, folders=folders)
     table = Table(box=None, pad_edge=False, header_style="dim", expand=True)
-    table.add_column("ID", no_wrap=True)
-    table.add_column("TITLE", no_wrap=True, overflow="ellipsis", ratio=1)
-    table.add_column("AGE", justify="right", no_wrap=True)
-    table.add_column("TURNS", justify="right", no_wrap=True)
-    table.add_column("SIZE", justify="right", no_wrap=True)
-    table.add_column("ENDED", no_wrap=True)
-    if folders:
-        table.add_column("FOLDER", no_wrap=True, overflow="ellipsis", ratio=1)
+    for name, options in kept.items():
+        table.add_column(name, no_wrap=True, **options)
     now, home = now_ms(), os.path.expanduser("~")
     for item in items:
         ended = ended_of(item)
-        cells: list[Any] = [
-            Text(one_line(ids[item.header.id], 40), style="bold"),
-            Text(title_of(item)),
-            age(changed_at(item), now),
-            str(item.summary.turns),
-            size(item.size),
-            Text(ended, style="" if ended == "completed" else "yellow"),
-        ]
-        if folders:
-            cells.append(Text(_short_path(item.header.cwd, home)))
-        table.add_row(*cells)
-    console = Console(file=out, force_terminal=True, highlight=False, markup=False)
+        cells: dict[str, Any] = {
+            "ID": Text(names[item.header.id], style="bold"),
+            "TITLE": Text(title_of(item)),
+            "AGE": age(changed_at(item), now),
+            "TURNS": str(item.summary.turns),
+            "SIZE": size(item.size),
+            "ENDED": Text(ended, style="" if ended == "completed" else "yellow"),
+            "FOLDER": Text(_short_path(item.header.cwd, home)),
+        }
+        table.add_row(*(cells[name] for name in kept))
     console.print(table)
+
+
+_TITLE: Final = 12
+"""A title, or a folder, is given so many characters before other columns are shown."""
+
+_WIDTHS: Final = {"SIZE": 7, "ENDED": 11, "TURNS": 6}
+"""The columns a narrow terminal does without, the first one first, and their usual widths."""
+
+
+def _columns(width: int, widest_id: int, *, folders: bool) -> dict[str, dict[str, Any]]:
+    """Return the columns there is room for; an id is of no use if it is cut, so it never is."""
+    right: dict[str, Any] = {"justify": "right"}
+    free: dict[str, Any] = {"overflow": "ellipsis", "ratio": 1}
+    columns: dict[str, dict[str, Any]] = {
+        "ID": {"min_width": widest_id},
+        "TITLE": free,
+        "AGE": right,
+        "TURNS": right,
+        "SIZE": right,
+        "ENDED": {},
+    }
+    if folders:
+        columns["FOLDER"] = free
+    room = width - widest_id - len(" 99d") - (1 + _TITLE) * (2 if folders else 1)
+    needed = sum(_WIDTHS.values())
+    for name, wide in _WIDTHS.items():
+        if needed <= room:
+            break
+        del columns[name]
+        needed -= wide
+    return columns
 
 
 def _short_path(path: str | None, home: str) -> str:
