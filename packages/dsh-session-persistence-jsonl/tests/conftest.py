@@ -214,7 +214,9 @@ def driver() -> Callable[..., list[str]]:
 
 def _sealed(value: object) -> bytes:
     body = djson.dumps(djson.check(value))[:-1]
-    return body + b',"crc":"%08x"}\n' % zlib.crc32(body)
+    # the lines of a session start from its id; every test that writes them names it so
+    seed = 0 if b'"type":"session"' in body[:20] else zlib.crc32(b"s")
+    return body + b',"crc":"%08x"}\n' % zlib.crc32(body, seed)
 
 
 @pytest.fixture(scope="session")

@@ -231,11 +231,14 @@ def _moved_to_the_end(mine: Records, other: Records) -> Iterator[list[bytes]]:
 
 
 def _inserted(mine: Records, other: Records) -> Iterator[list[bytes]]:
-    # Those whose number does not fit here: a line says what it is, not whose.
     for at in range(1, len(mine)):
-        strangers = (other[at - 1], *other[at + 1 : at + 2])
-        for line in (*strangers, b"\n", b"{}\n", b"\xff\xfe\n", b"x" * 99):
+        for line in (*other[at - 1 : at + 2], b"\n", b"{}\n", b"\xff\xfe\n", b"x" * 99):
             yield [*mine[:at], line, *mine[at:]]
+
+
+def _replaced(mine: Records, other: Records) -> Iterator[list[bytes]]:
+    for at in range(1, len(mine)):
+        yield [*mine[:at], other[at], *mine[at + 1 :]]
 
 
 def _joined(mine: Records, other: Records) -> Iterator[list[bytes]]:
@@ -256,7 +259,7 @@ def _other_header(mine: Records, other: Records) -> Iterator[list[bytes]]:
 
 @pytest.mark.parametrize(
     "edit",
-    [_deleted, _doubled, _swapped, _moved_to_the_end, _inserted, _joined, _other_header],
+    [_deleted, _doubled, _swapped, _moved_to_the_end, _inserted, _replaced, _joined, _other_header],
 )
 def test_a_log_whose_records_were_edited(attacked: Attacked, tmp_path: Path, edit: Edit) -> None:
     other = Attacked(tmp_path / "other", written("other"), "other", **attacked.options)

@@ -38,7 +38,7 @@ from dsh.session import (
 )
 from dsh.session_persistence import FormatUnsupported, SessionCorrupt, SessionSummary
 from dsh.session_persistence_jsonl import JsonlBackend
-from dsh.session_persistence_jsonl._lines import is_sealed, unsealed
+from dsh.session_persistence_jsonl._lines import is_sealed, seed_of, unsealed
 from dsh.session_persistence_jsonl._pack import Packer
 from dsh.session_persistence_jsonl._rows import read_line
 
@@ -233,7 +233,7 @@ def test_what_was_written_before_a_restart_is_not_pointed_to(disk: Any) -> None:
 def test_the_rows_that_the_readme_shows_are_read() -> None:
     readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
     shown = [f"{line}\n".encode() for line in re.findall(r'^{"type":.*$', readme, re.MULTILINE)]
-    assert all(map(is_sealed, shown))
+    assert all(is_sealed(line, seed_of("s")) for line in shown)
     step, answer, message = (unsealed(line) for line in shown)
     events = list(read_line(step, []))
     log: list[Any] = [*chunks(*[BlockStart(0, "text")] * 12), *read_line(answer, events)]

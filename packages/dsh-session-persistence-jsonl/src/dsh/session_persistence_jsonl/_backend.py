@@ -30,7 +30,7 @@ from dsh.session_persistence.backend import Backend, StoredLog, summarize
 from dsh.session_persistence_jsonl import _files
 from dsh.session_persistence_jsonl._content import Content, compress, plain_content, zstd_content
 from dsh.session_persistence_jsonl._folders import Folders, LogFile
-from dsh.session_persistence_jsonl._lines import seal
+from dsh.session_persistence_jsonl._lines import seal, seed_of
 from dsh.session_persistence_jsonl._listing import Found, Listing, in_place
 from dsh.session_persistence_jsonl._locks import LOCK, SessionLock
 from dsh.session_persistence_jsonl._log_reader import Scan, scan
@@ -207,7 +207,7 @@ class JsonlBackend(Backend):
             raise _not_contiguous(session_id, start, tail.next_seq)
         # if this fails, the packer has taken note of what is not there
         self._tails[session_id] = replace(tail, dirty=True, packer=Packer())
-        data = self._encoded(tail.packer, events, log)
+        data = self._encoded(session_id, tail.packer, events, log)
         with as_storage_errors(log.path, "written"):
             stat = _files.append(log.path, data, tail.size)
         self._wrote(log, stat, header, summary, start + len(events), tail.packer)
@@ -218,7 +218,7 @@ class JsonlBackend(Backend):
         session_id = header.id
         log = self._folders.place(session_id, header.cwd, self._compressed)
         packer = Packer()
-        data = header_row(header, log) + self._encoded(packer, events, log)
+        data = header_row(header, log) + self._encoded(session_id, packer, events, log)
         with as_storage_errors(log.folder, "made"):
             made = make_folder(log.folder)
         lock = SessionLock(log.folder)
@@ -266,9 +266,12 @@ class JsonlBackend(Backend):
             tail = self._tails[session_id]
         return tail
 
-    def _encoded(self, packer: Packer, events: Sequence[SessionEvent], log: LogFile) -> bytes:
+    def _encoded(
+        self, session_id: str, packer: Packer, events: Sequence[SessionEvent], log: LogFile
+    ) -> bytes:
+        seed = seed_of(session_id)
         rows = packer.rows(events) if self._packed else map(encode_event, events)
-        text = b"".join(map(seal, rows))
+        text = b"".join(seal(row, seed) for row in rows)
         return compress(text, log.path) if log.compressed else text
 
     def cut(self, log: StoredLog) -> None:

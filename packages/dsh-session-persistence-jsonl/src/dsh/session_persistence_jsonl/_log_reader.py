@@ -18,7 +18,7 @@ from dsh.session import SessionEvent, SessionHeader, header_from_wire
 from dsh.session.errors import SessionFormatError
 from dsh.session_persistence import Damage, FormatUnsupported, SessionCorrupt
 from dsh.session_persistence_jsonl._content import Content
-from dsh.session_persistence_jsonl._lines import is_sealed, unsealed
+from dsh.session_persistence_jsonl._lines import is_sealed, seed_of, unsealed
 from dsh.session_persistence_jsonl._rows import RowError, read_line
 
 __all__ = ["Scan", "read_header", "scan"]
@@ -94,16 +94,16 @@ def scan(content: Content, path: Path, header: SessionHeader | None = None) -> S
             raise _no_header(path, _no_first_line(content), _LOST)
         header = read_header(first, path)
     found = Scan(header, good=len(first))
-    events = found.events
+    events, seed = found.events, seed_of(header.id)
     number = 1
     for line in lines:
         number += 1
         if line[-1:] != b"\n":
             found.torn = True
             # a line that only lost its end, or had it damaged, is worth keeping too
-            found.lines_cut |= is_sealed(line + b"\n") or is_sealed(line[:-1] + b"\n")
+            found.lines_cut |= any(is_sealed(text + b"\n", seed) for text in (line, line[:-1]))
             break
-        problem = _take(line, events)
+        problem = _take(line, events, seed)
         if problem is None:
             found.good += len(line)
             continue
@@ -118,9 +118,9 @@ def scan(content: Content, path: Path, header: SessionHeader | None = None) -> S
     return found
 
 
-def _take(line: bytes, events: list[SessionEvent]) -> str | FormatUnsupported | None:
+def _take(line: bytes, events: list[SessionEvent], seed: int) -> str | FormatUnsupported | None:
     """Add the events of a line; return what is wrong with it."""
-    if not is_sealed(line):
+    if not is_sealed(line, seed):
         return "its checksum does not fit"
     before = len(events)
     try:
@@ -153,6 +153,7 @@ def _note(
 def _look_behind(found: Scan, path: Path, number: int, line: bytes, lines: BytesIO) -> None:
     """Look through the lines from the first damaged one on."""
     found.lines_cut = True
+    seed = seed_of(found.header.id)
     expected: int | None = None
     for behind in (line, *lines):
         if behind[-1:] != b"\n":
@@ -162,7 +163,7 @@ def _look_behind(found: Scan, path: Path, number: int, line: bytes, lines: Bytes
             number += 1
         # a damaged turn end was one
         found.committed |= behind.startswith(_TURN_END)
-        if not is_sealed(behind):
+        if not is_sealed(behind, seed):
             expected = None
             if behind is not line:
                 _note(found, path, number, "its checksum does not fit", None)
