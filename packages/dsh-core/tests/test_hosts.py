@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,6 +22,7 @@ from dsh.core import (
     ProcessExitError,
     ResourceEndedError,
     Service,
+    StrayCancellationError,
     inject,
 )
 
@@ -449,3 +451,44 @@ async def test_code_that_ends_the_process_is_a_failure_of_its_plugin() -> None:
                 assert "7" in str(mount.error)
                 assert isinstance(mount.error.__cause__, SystemExit)
                 await mount.dispose()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_cancellation_nobody_asked_for_is_a_failure_of_its_plugin() -> None:
+    async def strays() -> None:
+        forever = asyncio.ensure_future(asyncio.sleep(3600))
+        forever.cancel()
+        await forever
+
+    async def starting(ctx: Context, config: object) -> None:
+        await strays()
+
+    async def running(ctx: Context, config: object) -> None:
+        ctx.spawn(strays, on_error="fail")
+
+    async def entering(ctx: Context, config: object) -> None:
+        await ctx.enter(straying(0))
+
+    async def holding(ctx: Context, config: object) -> None:
+        await ctx.enter(straying(1))
+
+    @asynccontextmanager
+    async def straying(when: int) -> AsyncGenerator[None]:
+        if when == 0:
+            await strays()
+        yield
+        await strays()
+
+    async with App() as app:
+        other = await app.mount(lambda ctx, config: None).settled()
+        with anyio.fail_after(5):
+            for plugin in (starting, running, entering):
+                mount = app.mount(plugin)
+                await mount.wait_state(MountState.FAILED)
+                assert isinstance(mount.error, StrayCancellationError)
+                assert isinstance(mount.error.__cause__, asyncio.CancelledError)
+                await mount.dispose()
+            failures = watch(app)
+            await (await app.mount(holding).settled()).dispose()
+            assert [type(failure.error) for failure in failures] == [StrayCancellationError]
+        assert other.state is MountState.ACTIVE

@@ -72,6 +72,7 @@ from dsh.core.errors import (
     ScopeError,
     ServiceConflictError,
     ServiceOwnershipError,
+    StrayCancellationError,
     VocabularyError,
 )
 from dsh.core.json import JsonObject, JsonValue
@@ -127,6 +128,7 @@ __all__ = [
     "ServiceConflictError",
     "ServiceOwnershipError",
     "Settings",
+    "StrayCancellationError",
     "StreamWaterfall",
     "VocabularyError",
     "Waterfall",

@@ -19,7 +19,7 @@ import anyio.lowlevel
 
 from dsh.core._effects import Effect
 from dsh.core._plugins import Plugin, Service
-from dsh.core._tasks import failure_of, generator_body
+from dsh.core._tasks import failure_of, generator_body, stray_cancellation
 from dsh.core.errors import AbandonedError, InvalidEffectError
 
 if TYPE_CHECKING:
@@ -248,11 +248,10 @@ class Lifecycle:
             if self._body.cancelled_caught:
                 raise AbandonedError(f"the start of {mount.name!r} was given up at shutdown")
         except (Exception, SystemExit) as raised:  # noqa: BLE001 - it is this mount's alone
-            error = failure_of(raised)
-            self._failed = target
-            mount.error = error
-            mount.report(error, "start")
-            mount._set_state(MountState.UNLOADING)
+            self._start_failed(target, failure_of(raised))
+            return
+        except BaseException as raised:  # noqa: BLE001 - all but cancellations are raised again
+            self._start_failed(target, stray_cancellation(raised))
             return
         finally:
             self._body = None
@@ -263,6 +262,13 @@ class Lifecycle:
             mount._set_state(MountState.ACTIVE)
             for registration in tuple(mount.impls):
                 registration.notify()
+
+    def _start_failed(self, target: Target, error: Exception) -> None:
+        mount = self._mount
+        self._failed = target
+        mount.error = error
+        mount.report(error, "start")
+        mount._set_state(MountState.UNLOADING)
 
     async def _run_body(self) -> None:
         mount = self._mount

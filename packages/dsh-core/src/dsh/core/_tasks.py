@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import anyio
 
-from dsh.core.errors import InvalidPluginError, ProcessExitError, ResourceEndedError
+from dsh.core.errors import (
+    InvalidPluginError,
+    ProcessExitError,
+    ResourceEndedError,
+    StrayCancellationError,
+)
 
 if TYPE_CHECKING:
     from dsh.core._mount import Mount
@@ -77,6 +82,26 @@ def failure_of(error: Exception | SystemExit) -> Exception:
     return error
 
 
+def stray_cancellation(error: BaseException) -> StrayCancellationError:
+    """Return what to report of a cancellation that the scope around the code did not ask for.
+
+    On asyncio, whoever awaits something that was cancelled ends cancelled too; passed on, that
+    would make the task group cancel all of its tasks, which is the whole app.
+
+    Raises:
+        BaseException: `error` itself, where it is no cancellation.
+    """
+    # the first, because a coroutine may be closed after the end of its event loop
+    if isinstance(error, GeneratorExit) or not isinstance(error, anyio.get_cancelled_exc_class()):
+        raise error
+    failure = StrayCancellationError(
+        "the code was cancelled, and not by its owner",
+        hint="catch the cancellation of what it awaits",
+    )
+    failure.__cause__ = error
+    return failure
+
+
 class Host:
     """A background function with its own cancel scope, shielded from everything but its owner."""
 
@@ -94,6 +119,8 @@ class Host:
                 await self._fn()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - delivered through `done`
             self.done.fail(failure_of(error))
+        except BaseException as error:  # noqa: BLE001 - all but cancellations are raised again
+            self.done.fail(stray_cancellation(error))
         finally:
             self.done.succeed(None)
 
@@ -135,15 +162,19 @@ class Resident(Generic[T]):
             if not self._stop.is_set():
                 self._break(ResourceEndedError("it ended before it was asked to"))
         except (Exception, SystemExit) as raised:  # noqa: BLE001 - delivered to the owner
-            error = failure_of(raised)
-            if not self.entered.settled:
-                self.entered.fail(error)
-            elif self._stop.is_set():
-                self.ended.fail(error)
-            else:
-                self._break(error)
+            self._deliver(failure_of(raised))
+        except BaseException as raised:  # noqa: BLE001 - all but cancellations are raised again
+            self._deliver(stray_cancellation(raised))
         finally:
             self.ended.succeed(None)
+
+    def _deliver(self, error: Exception) -> None:
+        if not self.entered.settled:
+            self.entered.fail(error)
+        elif self._stop.is_set():
+            self.ended.fail(error)
+        else:
+            self._break(error)
 
     def _break(self, error: Exception) -> None:
         self._mount._fail(error, "a resource of the plugin broke")

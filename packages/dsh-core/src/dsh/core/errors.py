@@ -17,6 +17,7 @@ Each class carries a stable `code`; the wording of messages may change, codes do
     ├── AbandonedError            TEARDOWN_TIMEOUT
     ├── ProcessExitError          PROCESS_EXIT
     ├── ResourceEndedError        RESOURCE_ENDED
+    ├── StrayCancellationError    STRAY_CANCELLATION
     ├── AppStateError             APP_NOT_RUNNING, APP_ENTERED
     ├── ScopeError                INVALID_SCOPE
     ├── PluginLoadError           PLUGIN_LOAD
@@ -51,6 +52,7 @@ __all__ = [
     "ScopeError",
     "ServiceConflictError",
     "ServiceOwnershipError",
+    "StrayCancellationError",
     "VocabularyError",
 ]
 
@@ -226,6 +228,12 @@ class ProcessExitError(DshError):
     """A plugin's code tried to end the process; that is the plugin's failure alone."""
 
     code = "PROCESS_EXIT"
+
+
+class StrayCancellationError(DshError):
+    """A plugin's code ended cancelled, and nobody had cancelled it; the plugin's failure alone."""
+
+    code = "STRAY_CANCELLATION"
 
 
 class ResourceEndedError(DshError):
