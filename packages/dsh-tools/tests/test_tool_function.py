@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, Field, field_validator
 from pydantic_core import PydanticCustomError
@@ -235,6 +235,7 @@ _ARGUMENTS = st.dictionaries(
 
 
 # case: T-26
+@settings(deadline=None)
 @given(_ARGUMENTS)
 def test_typed_and_hand_written_schemas_agree(arguments: dict[str, JsonValue]) -> None:
     raw = Tool("search", "d", search.parameters, lambda arguments, execution: "x")
