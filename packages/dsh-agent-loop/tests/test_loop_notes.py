@@ -10,7 +10,7 @@ import pytest
 from dsh.agent import AgentFault, open_agent
 from dsh.agent.events import PreStep
 from dsh.agent_loop import AgentLoop
-from dsh.core import JsonObject, NotJsonError
+from dsh.core import Event, JsonObject, NotJsonError
 from dsh.llm import TextBlock, ToolCallBlock, ToolResultBlock, UnknownBlock
 from dsh.llm_replay import ScriptedAdapter, text, tool_call
 from dsh.session import (
@@ -201,3 +201,29 @@ async def test_what_is_no_content_and_no_fact_is_told_so() -> None:
             with pytest.raises(AgentFault, match="say a text, or a list of content blocks"):
                 agent.send(wrong)
         assert len(agent.session.events) == 0
+
+
+@pytest.mark.parametrize("verb", ["inject", "record"])
+async def test_a_turn_whose_start_is_vetoed_once_it_is_logged_is_closed(verb: str) -> None:
+    flushes: list[int] = []
+
+    async def flush(event: SessionFlush) -> None:
+        flushes.append(len(event.session.events))
+
+    def veto(event: Event, key: object, mode: str) -> None:
+        if isinstance(event, SessionEventAppended) and len(event.session.events) == 1:
+            raise ValueError("no")
+
+    adapter = ScriptedAdapter([text("fine")])
+    async with loop_app(AgentLoop, adapter) as app, open_agent(app, model=MODEL) as agent:
+        app.ctx.on(SessionFlush, flush)
+        observer = app.on_dispatch(app.ctx, veto)
+        with pytest.raises(ValueError, match="no"):
+            agent.inject("x") if verb == "inject" else agent.record(TODO)
+        observer.dispose_nowait()
+        assert types_of(agent.session.events) == ["turn/start", "turn/end"]
+        await soon(agent.when_idle())
+        assert flushes == [2]
+        assert (await soon(agent.ask("and now?"))).text == "fine"
+        assert_balanced(agent.session.events)
+        assert turn_numbers(agent.session.events) == [1, 2]

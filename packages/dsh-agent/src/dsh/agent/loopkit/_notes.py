@@ -135,9 +135,11 @@ class Notes:
     ) -> SessionEvent:
         session = self._session
         turn = session.last_turn + 1
-        session.append(TurnStart(turn, trigger))
         try:
+            session.append(TurnStart(turn, trigger))
             return session.append(data, surface)
         finally:
-            session.append(TurnEnd(turn, Completed()))
-            self._enclosed(turn, session.take_objection())
+            # an event may be in the log although telling about it was vetoed
+            if session.turn_open == turn:
+                session.append(TurnEnd(turn, Completed()))
+                self._enclosed(turn, session.take_objection())
