@@ -14,6 +14,7 @@ from dsh.agent import (
     AllowPrompt,
     BlockPrompt,
     Continue,
+    Dropped,
     HookContext,
     PromptDecision,
     Stop,
@@ -24,8 +25,10 @@ from dsh.agent.loopkit import (
     Checkpoints,
     Notes,
     Policies,
+    ReceiptBook,
     Requests,
     checked_content,
+    checked_prompt,
     context_message,
     failed,
     is_fatal,
@@ -34,7 +37,7 @@ from dsh.agent.loopkit import (
     without_calls,
 )
 from dsh.agent.testing import StubAgent, stub_agent
-from dsh.core import App, DshError, Next, NotJsonError
+from dsh.core import App, DshError, LifecycleDeadlock, Next, NotJsonError
 from dsh.llm import (
     CancelSignal,
     LlmCallConfig,
@@ -401,3 +404,25 @@ async def test_whatever_is_raised_becomes_a_reason() -> None:
     assert failed(odd, 0) == Failed(0, "odd", "UNKNOWN")
     assert is_fatal(BaseExceptionGroup("g", [KeyboardInterrupt()]))
     assert not is_fatal(group)
+
+
+def test_a_prompt_has_a_block() -> None:
+    assert checked_prompt("x") == (TextBlock("x"),)
+    assert checked_content([], "context") == ()
+    with pytest.raises(AgentFault) as caught:
+        checked_prompt([])
+    assert caught.value.code == AgentFault.BAD_CONTENT
+
+
+async def test_a_receipt_refuses_only_a_wait_that_could_not_end() -> None:
+    def refuse() -> None:
+        raise LifecycleDeadlock(["a", "a"], hint="do not wait")
+
+    book = ReceiptBook("a", Session("s"), refuse)
+    receipt = book.issue()
+    for wait in (receipt.settle, receipt.done):
+        with pytest.raises(LifecycleDeadlock) as caught:
+            await wait()
+        assert caught.value.hint == "do not wait"
+    book.drop([receipt], "no")
+    assert (await receipt.done()).reason == Dropped("no")

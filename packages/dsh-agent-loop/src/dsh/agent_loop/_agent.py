@@ -18,6 +18,7 @@ from dsh.agent.loopkit import (
     Pulse,
     Requests,
     checked_content,
+    checked_prompt,
     checked_source,
     leaf_of,
 )
@@ -99,7 +100,7 @@ class LoopAgent(DrivenAgent):
         self, verb: str, content: Prompt, source: MessageSource | None, *, steer: bool
     ) -> Receipt:
         self.check(verb)
-        blocks, who = checked_content(content, "prompt"), checked_source(source)
+        blocks, who = checked_prompt(content), checked_source(source)
         steering = steer and self._status == "running"
         receipt = self.queues.add(blocks, who, steer=steering)
         self._work.fire()

@@ -135,7 +135,8 @@ class AgentRegistry(Service, key="agents"):
             The handle that owns the agent.
 
         Raises:
-            AgentFault: `NO_AGENT_FACTORY`, `AGENT_EXISTS` or `AGENT_CREATE_ABORTED`.
+            AgentFault: `NO_AGENT_FACTORY`, `AGENT_EXISTS`, `AGENT_CREATE_ABORTED`, or
+                `AGENT_OPEN_TURN`: a turn of the seed is open.
             SessionError: The session id is taken, the seed or the directory is not valid.
         """
         return await self._maker("create").create(ctx, options or CreateAgent())

@@ -70,7 +70,7 @@ class CreateAgent:
     parent_session: str | None = None
     """Id of the session this one descends from."""
     seed: Sequence[SessionEvent] = ()
-    """Events the session starts with."""
+    """Events the session starts with; every turn among them is closed."""
     seed_length: int | None = None
     """How many leading events were inherited from the parent session."""
     origin: str | None = None

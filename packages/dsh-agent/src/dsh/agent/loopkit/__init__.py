@@ -13,7 +13,12 @@ door, `failed` and `leaf_of` say what a turn failed of.
 from dsh.agent._pulse import Pulse
 from dsh.agent._receipt import ReceiptBook
 from dsh.agent.loopkit._checkpoints import Checkpoints
-from dsh.agent.loopkit._content_checks import checked_content, checked_source, context_message
+from dsh.agent.loopkit._content_checks import (
+    checked_content,
+    checked_prompt,
+    checked_source,
+    context_message,
+)
 from dsh.agent.loopkit._driven import DrivenAgent
 from dsh.agent.loopkit._failures import UNKNOWN, failed, is_fatal, leaf_of, text_of_error
 from dsh.agent.loopkit._loop import Load, Loop, Stored
@@ -39,6 +44,7 @@ __all__ = [
     "Requests",
     "Stored",
     "checked_content",
+    "checked_prompt",
     "checked_source",
     "context_message",
     "failed",

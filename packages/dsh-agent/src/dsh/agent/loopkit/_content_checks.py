@@ -43,6 +43,30 @@ def checked_content(content: Prompt, where: str) -> tuple[ContentBlock, ...]:
     return freeze(blocks, where=where)
 
 
+def checked_prompt(content: Prompt) -> tuple[ContentBlock, ...]:
+    """Return a detached copy of a prompt or of steering.
+
+    Args:
+        content: A text or content blocks, at least one: providers refuse an empty message, and
+            with it every later request of the session.
+
+    Returns:
+        The blocks; nothing the caller still holds can change them.
+
+    Raises:
+        AgentFault: Code `BAD_CONTENT`.
+        NotJsonError: The content would not survive a JSON round trip.
+    """
+    blocks = checked_content(content, "prompt")
+    if not blocks:
+        raise AgentFault(
+            "the prompt has no content block",
+            code=AgentFault.BAD_CONTENT,
+            hint="say a text, or at least one content block",
+        )
+    return blocks
+
+
 def checked_source(source: MessageSource | None) -> MessageSource:
     """Return a detached copy of the source; the user when there is none.
 

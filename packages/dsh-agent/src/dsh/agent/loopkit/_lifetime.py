@@ -73,7 +73,8 @@ class Lifetime(Owned):
             The handle of the published agent.
 
         Raises:
-            AgentFault: Code `AGENT_CREATE_ABORTED`, and what publication refuses.
+            AgentFault: Code `AGENT_CREATE_ABORTED` or `AGENT_OPEN_TURN`, and what publication
+                refuses.
             Exception: What the setup, a listener or the stores raised.
         """
         self._check_live()
@@ -93,6 +94,13 @@ class Lifetime(Owned):
 
     async def _make(self, make_session: Callable[[Lifetime], Awaitable[Session]]) -> None:
         session = await make_session(self)
+        if session.turn_open is not None:
+            raise AgentFault(
+                f"session {session.id!r} begins with turn {session.turn_open} open, so no other "
+                "could ever follow",
+                code=AgentFault.OPEN_TURN,
+                hint="cut the seed after a turn/end, or add `interrupted_turn_closers(events)`",
+            )
         agent = self._compose(session)
         commit: Callable[[], None] | None = None
         setup = self._plan.setup

@@ -29,7 +29,7 @@ from dsh.agent.events import (
     TurnContinuation,
     TurnStop,
 )
-from dsh.agent.loopkit._content_checks import checked_content, context_message
+from dsh.agent.loopkit._content_checks import checked_prompt, context_message
 from dsh.agent.loopkit._failures import leaf_of
 from dsh.core import Context
 from dsh.llm import CancelSignal, ContentBlock, LlmCallConfig, Message
@@ -77,7 +77,7 @@ class Policies:
             raise no_decision(event.event_name, decision)
         rewritten = decision.content
         return AllowPrompt(
-            None if rewritten is None else checked_content(rewritten, "prompt"),
+            None if rewritten is None else checked_prompt(rewritten),
             _detached(decision.additional_context),
         )
 

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 from acme_loop.driver import Driver
 from dsh.agent import AgentOptions, AgentStatus, HookContext, Prompt, Receipt
 from dsh.agent.events import AgentError, AgentQueued, AgentStatusChanged
-from dsh.agent.loopkit import DrivenAgent, Notes, Pulse, checked_content, checked_source, leaf_of
+from dsh.agent.loopkit import (
+    DrivenAgent,
+    Notes,
+    Pulse,
+    checked_content,
+    checked_prompt,
+    checked_source,
+    leaf_of,
+)
 from dsh.llm import CancelSignal, ContentBlock
 from dsh.session import (
     Aborted,
@@ -152,7 +160,7 @@ class AcmeAgent(DrivenAgent):
                 self.signal.abort(why.reason if isinstance(why, Aborted) else "disposed")
 
     def _queue(self, queue: deque[Said], content: Prompt, source: MessageSource | None) -> Receipt:
-        blocks, who = checked_content(content, "prompt"), checked_source(source)
+        blocks, who = checked_prompt(content), checked_source(source)
         said = Said(blocks, who, self.book.issue())
         queue.append(said)
         self.news.fire()
