@@ -56,7 +56,7 @@ from dsh.core import (
 from dsh.invariants import Invariants
 from dsh.llm import LlmCallConfig, LlmRequest, LlmService, Message, TextBlock
 from dsh.llm_replay import ScriptedAdapter, text, tool_call, tool_calls
-from dsh.session import PluginSource, Session, SessionEvent, SessionStore, TodoWrite, TurnEndReason
+from dsh.session import LiveSessions, PluginSource, Session, SessionEvent, TodoWrite, TurnEndReason
 from dsh.session.events import SessionFlush
 from dsh.session.testing import assert_balanced, reloaded
 from dsh.system_prompt import SystemPrompt
@@ -217,7 +217,7 @@ class Disk(Plugin):
 
 PARTS: Final[tuple[PluginLike, ...]] = (
     LlmService,
-    SessionStore,
+    LiveSessions,
     SystemPrompt,
     ToolRegistry,
     AgentRegistry,
@@ -229,7 +229,7 @@ PARTS: Final[tuple[PluginLike, ...]] = (
     Disk,
     AgentLoop,
 )
-NEEDED: Final = (LlmService, SessionStore, SystemPrompt, ToolRegistry, AgentRegistry, AgentLoop)
+NEEDED: Final = (LlmService, LiveSessions, SystemPrompt, ToolRegistry, AgentRegistry, AgentLoop)
 """Without these there is no agent; the others may come and go."""
 
 
@@ -498,7 +498,7 @@ async def check_rest(scene: Scene, before: Any) -> None:
         scene.check_log()
         await soon(scene.handle.dispose())
     assert scene.app[AgentRegistry].list() == ()
-    assert scene.app[SessionStore].list() == ()
+    assert scene.app[LiveSessions].list() == ()
     if untouched:
         await anyio.wait_all_tasks_blocked()
         assert leftovers(scene.app) == before

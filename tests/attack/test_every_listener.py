@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dsh.agent.events import (
-    AgentDisposed,
+    AgentEnded,
     AgentError,
     AgentQueued,
     AgentRequest,
@@ -35,7 +35,7 @@ NOTE = PluginSource("note")
 MOST = 7
 """Dispatches at which each deed is tried in an ordinary run."""
 TOLD = (
-    AgentDisposed,
+    AgentEnded,
     AgentError,
     AgentQueued,
     AgentStatusChanged,

@@ -17,9 +17,9 @@ from dsh.session import (
     Completed,
     Disposed,
     Failed,
+    LiveSessions,
     PluginSource,
     SessionEvent,
-    SessionStore,
     StepStart,
     TodoWrite,
     TurnEnd,
@@ -115,7 +115,7 @@ def fork(scene: Any) -> None:
     session = scene.session
     ends = [event.seq for event in session.events if isinstance(event.data, TurnEnd)]
     if scene.agent.status != "disposed":
-        child = scene.app[SessionStore].fork(scene.agent.ctx, session, ends[-1])
+        child = scene.app[LiveSessions].fork(scene.agent.ctx, session, ends[-1])
         assert child.events[-1] == session.events[ends[-1]]
 
 

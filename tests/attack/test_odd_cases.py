@@ -30,12 +30,12 @@ from dsh.session import (
     Aborted,
     Completed,
     Failed,
+    LiveSessions,
     SessionEvent,
-    SessionStore,
     ToolResult,
     interrupted_turn_closers,
 )
-from dsh.session.errors import ForkError, SessionStoreError
+from dsh.session.errors import ForkError, LiveSessionError
 from dsh.session.events import SessionEventAppended, SessionFlush
 from dsh.session.testing import assert_balanced, user_texts
 from dsh.testkit import (
@@ -283,7 +283,7 @@ async def test_steering_after_the_last_step_begins_a_turn_or_another_step() -> N
 
 async def test_no_two_agents_share_a_session() -> None:
     async with bench() as made:
-        with pytest.raises(SessionStoreError):
+        with pytest.raises(LiveSessionError):
             await made.make(session_id=made.agent.session.id)
         handles: list[AgentHandle] = []
         refused: list[Exception] = []
@@ -291,7 +291,7 @@ async def test_no_two_agents_share_a_session() -> None:
         async def race(number: int) -> None:
             try:
                 handles.append(await made.make(session_id="one", agent_id=f"a{number}"))
-            except SessionStoreError as error:
+            except LiveSessionError as error:
                 refused.append(error)
 
         async with anyio.create_task_group() as tasks:
@@ -308,7 +308,7 @@ async def test_an_agent_is_forked_from_inside_of_its_own_turn() -> None:
         agent = execution.agent
         assert agent is not None
         with pytest.raises(ForkError):
-            made.app[SessionStore].fork(made.app.ctx, agent.session, agent.session.seq - 1)
+            made.app[LiveSessions].fork(made.app.ctx, agent.session, agent.session.seq - 1)
         forks.append(await made.make(closed(agent)))
         return (await forks[0].agent.ask("and you?")).text
 

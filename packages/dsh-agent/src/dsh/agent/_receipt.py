@@ -66,7 +66,13 @@ class Receipt:
         return self._progress.end is not None or self._progress.closed
 
     async def settle(self) -> None:
-        """Wait until the receipt is settled, whatever became of the prompt."""
+        """Wait until the receipt is settled, whatever became of the prompt.
+
+        Raises:
+            LifecycleDeadlock: The agent's own turn would wait for its end, or for the next one.
+        """
+        if self._refuse is not None and not self.settled:
+            self._refuse()
         while not self.settled:
             await self._progress.pulse.wait()
 
@@ -77,8 +83,6 @@ class Receipt:
             AgentDisposed: The agent was disposed before the prompt's turn came.
             LifecycleDeadlock: The agent's own turn would wait for its end, or for the next one.
         """
-        if self._refuse is not None and not self.settled:
-            self._refuse()
         await self.settle()
         return self.outcome()
 
