@@ -339,9 +339,11 @@ async def test_a_turn_that_waits_for_a_prompt_of_its_own_is_refused() -> None:
     async with loop_app(AgentLoop, ScriptedAdapter(script)) as app:
         _, _, agent = await owned(app)
         later: list[str] = []
+        answered = anyio.Event()
 
         async def ask_later() -> None:
             later.append((await agent.ask("later")).text)
+            answered.set()
 
         async def run(arguments: JsonObject, execution: ToolExecution) -> str:
             with pytest.raises(LifecycleDeadlock, match="can send"):
@@ -360,7 +362,7 @@ async def test_a_turn_that_waits_for_a_prompt_of_its_own_is_refused() -> None:
 
         app[ToolRegistry].register(app.ctx, Tool("ponder", "X.", {"type": "object"}, run))
         assert (await soon(agent.ask("a"))).text == "first"
-        await soon(agent.when_idle())
+        await soon(answered.wait())
         assert later == ["asked from a task of its own"]
 
 
@@ -373,9 +375,12 @@ async def test_disposal_from_a_running_listener_opens_no_turn() -> None:
                 mount.request_dispose()
 
         app.ctx.on(AgentStatusChanged, dispose)
+        trace = status_trace(app.ctx, agent)
         receipt = agent.send("a")
         await soon(mount.wait_state(mount.state.DISPOSED))
         assert len(agent.session.events) == 0
+        # everybody hears of one status before anybody hears of the next
+        assert trace.statuses == ["running", "disposed"]
         with pytest.raises(AgentDisposed):
             await soon(receipt.done())
 

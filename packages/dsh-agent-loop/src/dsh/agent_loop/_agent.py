@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import anyio.lowlevel
@@ -73,6 +74,7 @@ class LoopAgent(DrivenAgent):
         self._status: AgentStatus = "idle"
         self._signal: CancelSignal | None = None
         self._ending = CancelSignal()
+        self._unannounced: deque[AgentStatus] = deque()
         self._work = Pulse()
         self._rest = Pulse()
 
@@ -151,7 +153,7 @@ class LoopAgent(DrivenAgent):
         self.rest()
         self._abort_step()
         if self.ready:
-            self.loop.ctx.emit(AgentStatusChanged(self, "disposed"))
+            self._announce("disposed")
 
     async def drive(self) -> None:
         """Run turns until the agent is disposed."""
@@ -173,7 +175,19 @@ class LoopAgent(DrivenAgent):
             # first, because whoever hears of it may begin the next turn at once
             self.rest()
         self._status = status
-        self.loop.ctx.emit(AgentStatusChanged(self, status))
+        self._announce(status)
+
+    def _announce(self, status: AgentStatus) -> None:
+        """Tell listeners of a status; what one of them changes is told when all have heard this."""
+        self._unannounced.append(status)
+        if len(self._unannounced) > 1:
+            return
+        try:
+            while self._unannounced:
+                self.loop.ctx.emit(AgentStatusChanged(self, self._unannounced[0]))
+                self._unannounced.popleft()
+        finally:
+            self._unannounced.clear()
 
     def rest(self) -> None:
         """Let everybody go who waits for idleness."""
