@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pytest
 
-from dsh.core import App, Emit, EventModeError, InvalidEffectError, Plugin, Waterfall, on
+from dsh.core import (
+    App,
+    Emit,
+    EventModeError,
+    InvalidEffectError,
+    InvalidPluginError,
+    Parallel,
+    Plugin,
+    PluginConfig,
+    Serial,
+    Waterfall,
+    on,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +34,40 @@ class Priced(Waterfall[int], name="misuse/priced"):
     """What it costs."""
 
 
+@dataclass(frozen=True, slots=True)
+class Sought(Serial[int], name="misuse/sought"):
+    """Who has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sold(Parallel, name="misuse/sold"):
+    """It is gone."""
+
+
+async def list_price(event: Priced) -> int:
+    return 1
+
+
+def plain(event: object, next: object = None) -> int:
+    return 2
+
+
+def test_a_listener_without_an_event_is_refused_where_it_is_declared() -> None:
+    decorate: Any = on
+    with pytest.raises(EventModeError, match=r"gate is no event class; .*@on\(Event\)"):
+
+        @decorate
+        async def gate(self: object, event: Priced, next: object) -> int:
+            return 2
+
+
+async def test_a_listener_of_no_event_is_refused() -> None:
+    async with App() as app:
+        ctx: Any = app.ctx
+        with pytest.raises(EventModeError, match="'misuse/priced' is no event class"):
+            ctx.on("misuse/priced", list_price)
+
+
 async def test_a_listener_takes_what_it_is_called_with() -> None:
     async def without_next(event: Priced) -> int:
         return 1
@@ -30,11 +77,15 @@ async def test_a_listener_takes_what_it_is_called_with() -> None:
     async def nothing() -> int:
         return 1
 
+    async def with_a_keyword(event: Priced, next: object, *, more: object) -> int:
+        return 1
+
     wrong: Any
     async with App() as app:
         for event, wrong, shape in (
             (Priced, without_next, "(event, next)"),
             (Priced, nothing, "(event, next)"),
+            (Priced, with_a_keyword, "(event, next)"),
             (Rung, with_next, "(event)"),
         ):
             with pytest.raises(EventModeError) as caught:
@@ -66,15 +117,47 @@ async def test_listeners_may_take_more_where_it_has_a_default() -> None:
     def named(label: str, event: Rung) -> None:
         heard.append(label)
 
-    class Callable:
+    def named_default(event: Rung, *, label: str = "keyword") -> None:
+        heard.append(label)
+
+    class Bell:
         def __call__(self, event: Rung) -> None:
             heard.append("object")
 
     async with App() as app:
-        for listener in (defaulted, anything, partial(named, "partial"), Callable()):
+        for listener in (defaulted, anything, partial(named, "partial"), named_default, Bell()):
             app.ctx.on(Rung, listener)
         app.ctx.emit(Rung())
-    assert heard == ["own", 1, "partial", "object"]
+    assert heard == ["own", 1, "partial", "keyword", "object"]
+
+
+async def test_a_decision_that_is_not_awaitable_says_what_to_write() -> None:
+    wrong: Any = plain
+    async with App() as app:
+        app.ctx.on(Priced, wrong)
+        with pytest.raises(EventModeError, match=r"plain gave .* a int, .*`async def`"):
+            await app.ctx.waterfall(Priced(), list_price)
+
+
+async def test_an_answer_that_is_not_awaitable_says_what_to_write() -> None:
+    wrong: Any = plain
+    async with App() as app:
+        app.ctx.on(Sought, wrong)
+        with pytest.raises(EventModeError, match="`async def`"):
+            await app.ctx.serial(Sought())
+        app.ctx.on(Sold, wrong)
+        with pytest.raises(ExceptionGroup) as raised:
+            await app.ctx.parallel(Sold())
+        assert isinstance(raised.value.exceptions[0], EventModeError)
+
+
+async def test_a_plain_function_may_return_what_it_awaits() -> None:
+    def passes_on(event: object, next: Callable[[], Any]) -> Any:
+        return next()
+
+    async with App() as app:
+        app.ctx.on(Priced, passes_on)
+        assert await app.ctx.waterfall(Priced(), list_price) == 1
 
 
 async def test_a_class_is_no_event() -> None:
@@ -92,6 +175,30 @@ async def test_a_cleanup_and_a_task_are_given_as_functions() -> None:
         with pytest.raises(InvalidEffectError, match="not its result"):
             app.ctx.defer(wrong)
         wrong = work()
+        with pytest.raises(InvalidEffectError, match="not its result"):
+            app.ctx.defer(wrong)
         with pytest.raises(InvalidEffectError, match="the function and its arguments"):
             app.ctx.spawn(wrong)
         wrong.close()
+
+
+async def test_a_config_that_no_settings_reach_is_refused() -> None:
+    class Fixed(Plugin):
+        class Config(PluginConfig):
+            depth: int = 1
+
+        config = Config()
+
+    async with App() as app:
+        with pytest.raises(InvalidPluginError, match=r"config = settings\(Config\)"):
+            await app.mount(Fixed, {"depth": 2}).settled()
+
+
+async def test_a_constructor_without_the_context_is_refused() -> None:
+    class Hasty(Plugin):
+        def __init__(self) -> None:
+            self.seen = 0
+
+    async with App() as app:
+        with pytest.raises(InvalidPluginError, match=r"begin in `async def start\(self\)`"):
+            await app.mount(Hasty).settled()

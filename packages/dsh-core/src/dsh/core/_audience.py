@@ -130,6 +130,19 @@ def _no_key(event: Event) -> object:
     return None
 
 
+def check_event(event: Any) -> None:
+    """Refuse to listen to something that is no event class.
+
+    Raises:
+        EventModeError: It is none; a method, where `@on` was written without an event.
+    """
+    if not (isinstance(event, type) and issubclass(cast("type[Any]", event), Event)):
+        raise EventModeError(
+            f"{_name(cast('Any', event))} is no event class",
+            hint="name the event first: @on(Event), ctx.on(Event, fn)",
+        )
+
+
 def check_listener(event: type[Event], fn: Callable[..., Any]) -> None:
     """Refuse a function that does not suit the mode.
 
@@ -175,7 +188,8 @@ def _check_arguments(event: type[Event], fn: Callable[..., Any]) -> None:
     given = 2 if event.event_mode in ("waterfall", "stream") else 1
     most = code.co_argcount - bound
     least = most - len(getattr(fn, "__defaults__", None) or ())
-    if not least <= given <= most:
+    keywords = code.co_kwonlyargcount - len(getattr(fn, "__kwdefaults__", None) or ())
+    if keywords or not least <= given <= most:
         shape = "(event, next)" if given == 2 else "(event)"
         raise EventModeError(
             f"{_name(fn)} cannot be called as a listener of the {event.event_mode} event "
@@ -194,6 +208,7 @@ def listen(
     once: bool,
 ) -> Effect:
     """Register a listener as an effect of the owner of `ctx`."""
+    check_event(event)
     channel = ctx.app.channel(event)
     check_listener(event, fn)
     _check_arguments(event, fn)

@@ -20,6 +20,7 @@ from dsh.core._events import (
     Serial,
     StreamWaterfall,
     Waterfall,
+    awaitable,
 )
 from dsh.core.errors import AbandonedError, EventModeError
 
@@ -73,7 +74,7 @@ async def parallel(ctx: Place, event: Event) -> None:
     async def run(listener: Listener) -> None:
         try:
             if listener.live:
-                await listener.call(event)
+                await awaitable(listener.call(event), listener.call, event)
         except Exception as error:  # noqa: BLE001 - collected and raised as a group below
             errors.append(error)
 
@@ -91,7 +92,7 @@ async def serial(ctx: Place, event: Serial[R]) -> R | None:
     """Ask listeners one by one; the first result that is not None wins."""
     _, listeners = _open(ctx, event, "serial")
     for listener in listeners:
-        result: R | None = await listener.call(event)
+        result: R | None = await awaitable(listener.call(event), listener.call, event)
         if result is not None:
             return result
     return None

@@ -13,6 +13,7 @@ listener of an `Emit` event veto what is announced.
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from types import NoneType, UnionType
@@ -172,6 +173,14 @@ class Next(_Rest[Awaitable[R]]):
 
     __slots__ = ()
 
+    def again(self, event: Event | None = None) -> Awaitable[R]:
+        result = super().again(event)
+        if hasattr(result, "__await__"):
+            return result
+        at = self._index
+        fn = self._listeners[at].call if at < len(self._listeners) else self._default
+        return awaitable(result, fn, self._event)
+
 
 class NextStream(_Rest[AsyncGenerator[T, None]]):
     """The rest of a stream waterfall; what it opens is closed with the outermost stream."""
@@ -196,6 +205,21 @@ class NextStream(_Rest[AsyncGenerator[T, None]]):
 
     def _below(self, event: Event) -> NextStream[T]:
         return NextStream(self._listeners, self._index + 1, event, self._default, self._opened)
+
+
+def awaitable(result: Any, fn: Callable[..., Any], event: Event) -> Awaitable[Any]:
+    """Return what a listener gave to a mode that awaits it.
+
+    Raises:
+        EventModeError: It is nothing that can be awaited.
+    """
+    if inspect.isawaitable(result):
+        return result
+    name = getattr(fn, "__qualname__", None) or repr(fn)
+    raise EventModeError(
+        f"{name} gave {event.event_name!r} a {type(result).__name__}, which cannot be awaited",
+        hint="declare it with `async def`",
+    )
 
 
 def replacement(original: Event, given: Event | None) -> Event:

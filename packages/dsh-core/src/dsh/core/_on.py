@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from dsh.core._audience import Audience, check_listener, listen
+from dsh.core._audience import Audience, check_event, check_listener, listen
 from dsh.core._events import (
     Emit,
     Event,
@@ -97,7 +97,11 @@ def on(event: type[E], *, prepend: bool = False, audience: Audience = "scoped") 
     Returns:
         The decorator. It leaves the method as it is, and raises `EventModeError` for one that does
         not suit the mode.
+
+    Raises:
+        EventModeError: It was given no event class, as by `@on` without an event.
     """
+    check_event(event)
     return On(event, prepend, audience)
 
 

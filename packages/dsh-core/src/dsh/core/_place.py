@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dsh.core._effect_bodies import BodyEffect, EffectBody
 from dsh.core._effects import Cleanup, Effect
@@ -60,9 +60,9 @@ class Place:
         Raises:
             InvalidEffectError: `fn` is no cleanup.
         """
-        if fn is None:
+        if not (isinstance(cast("object", fn), Effect) or callable(fn)):
             raise InvalidEffectError(
-                "defer was given None",
+                f"defer was given {fn!r}",
                 hint="give it the function, not its result: ctx.defer(close)",
             )
         effect = self._new_effect(label or f"defer {getattr(fn, '__name__', 'cleanup')}")

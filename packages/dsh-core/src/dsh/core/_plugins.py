@@ -188,7 +188,7 @@ def service_key(service: Any) -> str:
                 f"{service.__name__} provides {owner.service_key!r}; name the interface "
                 f"{owner.__name__} that declared the key"
             )
-    raise TypeError(f"{service!r} declares no service key")
+    raise TypeError(f"{service!r} declares no service key; name the class of the service")
 
 
 def key_of(service: Any) -> str:
@@ -308,6 +308,13 @@ def _class_definition(cls: type[Plugin]) -> PluginDef:
         raise InvalidPluginError(
             f"service {cls.__name__} has no key", hint='say key="..." on its interface'
         )
+    if isinstance(cls.__dict__.get("config"), BaseModel):
+        raise InvalidPluginError(
+            f"the config of {cls.__name__} is an object, so nobody's settings would reach it",
+            hint="write config = settings(Config)",
+        )
+    if cls.__init__ is not Plugin.__init__:
+        _check_constructor(cls)
     from dsh.core._on import listeners_of
 
     definition = PluginDef(
@@ -320,6 +327,17 @@ def _class_definition(cls: type[Plugin]) -> PluginDef:
     )
     cls.__dsh_definition__ = definition  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
     return definition
+
+
+def _check_constructor(cls: type[Plugin]) -> None:
+    try:
+        inspect.signature(cls.__init__).bind(None, None)
+    except TypeError:
+        raise InvalidPluginError(
+            f"the kernel constructs {cls.__name__} with its context alone, which its __init__ "
+            "does not take",
+            hint="begin in `async def start(self)`; settings and services are there by then",
+        ) from None
 
 
 def _by_key(items: Iterable[Inject[Any]]) -> dict[str, Inject[Any]]:
