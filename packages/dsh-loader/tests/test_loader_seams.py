@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from dsh.core import EntryPoint
+from dsh.core import EntryPoint, Plugin
 from dsh.loader import (
     BootError,
     ConfigKeyError,
+    PluginNameError,
     SeamChoice,
     SeamError,
     open_app,
@@ -218,3 +219,86 @@ async def test_a_missing_provider_is_told_by_the_audit(install: Install) -> None
     assert (problem.name, problem.kind) == ("tool-bash", "pending")
     assert "waits for the service 'bash'" in problem.reason
     assert "install dsh-bash-local" in problem.reason
+
+
+async def test_settings_of_a_provider_that_is_gone_say_so(install: Install) -> None:
+    data = {**DEPLOYMENT, "bash": {"remote": {"timeout_ms": 5}}}
+    with install("local", "remote", "tools"):
+        async with open_app({**data, "seams": {"bash": "local"}}):
+            pass
+    with install("local", "tools"), pytest.raises(ConfigKeyError) as caught:
+        async with open_app(data):
+            pass
+    assert caught.value.path == "bash.remote"
+    assert caught.value.detail.endswith("settings of an installed provider, which are local")
+    assert caught.value.hint == "fields here: drain_ms, timeout_ms"
+
+
+async def test_a_misspelt_provider_in_a_section_is_told(install: Install) -> None:
+    data = {**DEPLOYMENT, "bash": {"locl": {"timeout_ms": 5}}}
+    with install("local", "tools"), pytest.raises(ConfigKeyError) as caught:
+        async with open_app(data):
+            pass
+    assert caught.value.hint == "did you mean 'local'?"
+
+
+async def test_an_unknown_field_of_a_provider_is_still_told_as_one(install: Install) -> None:
+    data = {**DEPLOYMENT, "bash": {"drain": 5}}
+    with install("local", "tools"), pytest.raises(ConfigKeyError) as caught:
+        async with open_app(data):
+            pass
+    assert (caught.value.detail, caught.value.hint) == ("unknown field", "did you mean 'drain_ms'?")
+
+
+async def test_a_provider_that_provides_nothing_is_named(
+    install: Install, make_point: MakePoint
+) -> None:
+    class Impostor(Plugin):
+        name = "bash-impostor"
+
+    offered = make_point("bash-impostor", Impostor, "dsh.seam.bash", "acme-impostor")
+    with install("tools", points=(offered,)), pytest.raises(BootError) as caught:
+        async with open_app(DEPLOYMENT):
+            pass
+    (problem,) = caught.value.problems
+    assert "bash-impostor from acme-impostor is offered for it and active" in problem.reason
+
+
+async def test_a_plugin_offered_in_another_group_is_told_where(
+    install: Install, make_point: MakePoint
+) -> None:
+    class Words(Plugin):
+        name = "words"
+
+    misspelt = make_point("words", Words, "dsh.plugin", "acme-words")
+    with install(points=(misspelt,)), pytest.raises(PluginNameError) as caught:
+        async with open_app({"bundle": None, "plugins": ["words"]}):
+            pass
+    assert caught.value.hint == (
+        "acme-words offers 'words' in the entry-point group dsh.plugin; "
+        "a plugin that a row names is offered in dsh.plugins"
+    )
+
+
+async def test_a_distribution_without_an_entry_point_is_told(install: Install) -> None:
+    with install(), pytest.raises(PluginNameError) as caught:
+        async with open_app({"bundle": None, "plugins": ["pydantic"]}):
+            pass
+    assert "has no entry point 'pydantic' in the group dsh.plugins" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("row", "hint"),
+    [
+        ({"words": {"depth": 1}}, "write {use: words, config: ...}"),
+        ({"use": "words", "depth": 1}, "settings of the plugin go under `config`"),
+        ({"use": "words", "confg": {}}, "did you mean 'config'?"),
+    ],
+)
+async def test_a_row_of_the_wrong_form_says_how_to_write_it(
+    install: Install, row: dict[str, object], hint: str
+) -> None:
+    with install(), pytest.raises(ConfigKeyError) as caught:
+        async with open_app({"bundle": None, "plugins": [row]}):
+            pass
+    assert hint in (caught.value.hint or "")

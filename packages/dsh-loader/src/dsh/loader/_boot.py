@@ -28,9 +28,11 @@ from dsh.loader._seams import (
     short_name,
 )
 from dsh.loader._sources import Layer, LayerKind
+from dsh.loader._suggest import nearest
 from dsh.loader._yaml import KeyPath
 from dsh.loader.errors import (
     BootError,
+    ConfigKeyError,
     PinError,
     Problem,
     RowError,
@@ -192,7 +194,28 @@ class Boot:
         where = self._deployment.where((key,) if section else ("seams", key))
         plugin = load_point(provider, provider.name, where)
         path_of = self._section_path_of(key, provider.name, section)
-        return _checked(provider.name, plugin, config, path_of)
+        try:
+            return _checked(provider.name, plugin, config, path_of)
+        except ConfigKeyError as error:
+            name = error.path.removeprefix(f"{key}.")
+            if isinstance(section.get(name), dict) and error.unknown:
+                error = self._no_such_provider(choice, name, error)
+            raise error from error.__cause__
+
+    def _no_such_provider(
+        self, choice: SeamChoice, name: str, error: ConfigKeyError
+    ) -> ConfigKeyError:
+        """Say of a mapping in a section that it is neither a field nor a provider's settings."""
+        names = [short_name(choice.key, point.name) for point in choice.candidates]
+        close = nearest(name, names)
+        return ConfigKeyError(
+            error.where,
+            error.path,
+            "neither a field nor the settings of an installed provider, which are "
+            + ", ".join(names),
+            hint=f"did you mean {close!r}?" if close else error.hint,
+            unknown=True,
+        )
 
     def _check_unused_sections(self) -> None:
         """Check the settings of services nobody asked for, so that a slip is told all the same."""
@@ -293,6 +316,14 @@ class Boot:
             return f"the bundle {self._bundle_name} {fault}"
         points = candidates_for(key)
         if points:
+            chosen = self.seams.get(key)
+            mount = None if chosen is None else self.rows.get(chosen.provider.name)
+            if chosen is not None and mount is not None and mount.state is MountState.ACTIVE:
+                point = chosen.provider
+                return (
+                    f"{point.name} from {point.dist_name} is offered for it and active, but "
+                    f"{point.value} does not provide it: derive it from the class with that key"
+                )
             names = ", ".join(f"{point.name} from {point.dist_name}" for point in points)
             return f"installed, but out of its reach: {names}"
         error = no_candidate(

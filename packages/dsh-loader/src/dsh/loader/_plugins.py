@@ -14,8 +14,10 @@ from dsh.core import (
     Plugin,
     PluginLike,
     PluginLoadError,
+    entry_point_groups,
     entry_points,
     validated_config,
+    version_of,
 )
 from dsh.core.json import JsonObject
 from dsh.loader._deployment import Row
@@ -77,8 +79,27 @@ def unknown_plugin(name: str, where: str) -> PluginNameError:
         )
     installed = [point.name for point in entry_points(PLUGIN_GROUP)]
     close = nearest(name, installed)
-    hint = f"did you mean {close!r}?" if close else "`dsh plugins` lists what is installed"
+    hint = _not_offered(name)
+    if hint is None:
+        hint = f"did you mean {close!r}?" if close else "`dsh plugins` lists what is installed"
     return PluginNameError(f"{where}: no installed plugin is called {name!r}", hint=hint)
+
+
+def _not_offered(name: str) -> str | None:
+    """Return what a wheel lacks that is installed and meant to offer a plugin, or None."""
+    for group in entry_point_groups("dsh."):
+        for point in entry_points(group):
+            if point.name == name:
+                return (
+                    f"{point.dist_name} offers {name!r} in the entry-point group {group}; "
+                    f"a plugin that a row names is offered in {PLUGIN_GROUP}"
+                )
+    if version_of(name) is None:
+        return None
+    return (
+        f"the distribution {name} is installed, but has no entry point {name!r} in the group "
+        f"{PLUGIN_GROUP}; after adding one, install it again"
+    )
 
 
 def _from_module(row: Row) -> PluginLike:
@@ -187,7 +208,7 @@ def _first_issue(
     if issue.unknown:
         fields = _fields_at(getattr(plugin, "Config", None), issue.location[:-1])
         hint = did_you_mean(issue.location[-1], fields, what="fields here")
-        return ConfigKeyError(where, path, issue.detail, hint=hint)
+        return ConfigKeyError(where, path, issue.detail, hint=hint, unknown=True)
     if getattr(plugin, "Config", None) is None:
         name = getattr(plugin, "name", None) or plugin.__name__
         hint = f"leave it out; a plugin like {name} takes settings once it declares a Config"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from dsh.core.json import JsonObject, JsonValue
-from dsh.loader._suggest import did_you_mean
+from dsh.loader._suggest import did_you_mean, nearest
 from dsh.loader._yaml import KeyPath
 from dsh.loader.errors import ConfigKeyError
 
@@ -114,13 +114,20 @@ def _row(item: JsonValue, where: str, path: str) -> tuple[str, JsonObject]:
                 where,
                 f"{path}.{key}",
                 "a row has no such key",
-                hint=did_you_mean(key, ROW_KEYS, what="keys of a row"),
+                hint=_row_hint(key, item),
             )
     named = item.get("id", item.get("use"))
     if not isinstance(named, str):
         raise ConfigKeyError(where, path, "a row needs `use: PLUGIN`, or the `id` of a known row")
     row = {key: value for key, value in item.items() if key != "id"}
     return _row_id(named, where, path), row
+
+
+def _row_hint(key: str, item: JsonObject) -> str:
+    if len(item) == 1 and nearest(key, ROW_KEYS) is None:
+        return f"write {{use: {key}, config: ...}}"
+    hint = did_you_mean(key, ROW_KEYS, what="keys of a row")
+    return hint if nearest(key, ROW_KEYS) else f"{hint}; settings of the plugin go under `config`"
 
 
 def _row_id(text: str, where: str, path: str) -> str:

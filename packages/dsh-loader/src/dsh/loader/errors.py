@@ -67,11 +67,21 @@ class ConfigKeyError(DshError, ValueError):
         path: The dotted path of the key.
         detail: What was wrong with it.
         hint: The nearest match, or what is allowed.
+        unknown: Whether there is no such key.
     """
 
     code = "CONFIG_KEY"
 
-    def __init__(self, where: str, path: str, detail: str, *, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        where: str,
+        path: str,
+        detail: str,
+        *,
+        hint: str | None = None,
+        unknown: bool = False,
+    ) -> None:
+        self.unknown = unknown
         self.where = where
         self.path = path
         self.detail = detail
