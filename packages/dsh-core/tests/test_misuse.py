@@ -13,13 +13,17 @@ from dsh.core import (
     App,
     Emit,
     EventModeError,
+    Failure,
     InvalidEffectError,
     InvalidPluginError,
+    MissingServiceError,
     Parallel,
     Plugin,
     PluginConfig,
     Serial,
+    Service,
     Waterfall,
+    inject,
     on,
 )
 
@@ -120,12 +124,12 @@ async def test_listeners_may_take_more_where_it_has_a_default() -> None:
     def named_default(event: Rung, *, label: str = "keyword") -> None:
         heard.append(label)
 
-    class Bell:
+    class Knocker:
         def __call__(self, event: Rung) -> None:
             heard.append("object")
 
     async with App() as app:
-        for listener in (defaulted, anything, partial(named, "partial"), named_default, Bell()):
+        for listener in (defaulted, anything, partial(named, "partial"), named_default, Knocker()):
             app.ctx.on(Rung, listener)
         app.ctx.emit(Rung())
     assert heard == ["own", 1, "partial", "keyword", "object"]
@@ -180,6 +184,59 @@ async def test_a_cleanup_and_a_task_are_given_as_functions() -> None:
         with pytest.raises(InvalidEffectError, match="the function and its arguments"):
             app.ctx.spawn(wrong)
         wrong.close()
+
+
+class Bell(Service, key="misuse_bell"):
+    """Rings."""
+
+
+@pytest.mark.parametrize("provided", [True, False])
+async def test_a_service_that_is_not_injected_is_told_with_what_to_write(provided: bool) -> None:
+    class Forgetful(Plugin):
+        async def start(self) -> None:
+            this: Any = self
+            this.misuse_bell.ring()
+
+    async with App() as app:
+        if provided:
+            await app.mount(Bell).settled()
+        failures: list[Failure] = []
+        app.on_error(app.ctx, failures.append)
+        with pytest.raises(MissingServiceError) as caught:
+            await app.mount(Forgetful).settled()
+        assert caught.value.code == MissingServiceError.UNDECLARED
+        assert "`misuse_bell = inject(Bell)`" in (caught.value.hint or "")
+        assert isinstance(caught.value.__cause__, AttributeError)
+        assert [failure.error for failure in failures] == [caught.value]
+
+
+@pytest.mark.parametrize("attribute", ["misuse_bel", "misuse_gong"])
+async def test_an_attribute_that_is_no_missing_service_is_told_as_it_is(attribute: str) -> None:
+    class Gong(Service, key="misuse_gong"):
+        """Is injected, but under another name."""
+
+    class Clumsy(Plugin):
+        gong = inject(Gong)
+
+        async def start(self) -> None:
+            getattr(self, attribute)
+
+    async with App() as app:
+        await app.mount(Gong).settled()
+        with pytest.raises(AttributeError, match=attribute):
+            await app.mount(Clumsy).settled()
+
+
+async def test_an_attribute_of_something_else_is_told_as_it_is() -> None:
+    class Clumsy(Plugin):
+        async def start(self) -> None:
+            this: Any = self.ctx
+            this.misuse_bell.ring()
+
+    async with App() as app:
+        await app.mount(Bell).settled()
+        with pytest.raises(AttributeError, match="misuse_bell"):
+            await app.mount(Clumsy).settled()
 
 
 async def test_a_config_that_no_settings_reach_is_refused() -> None:

@@ -19,6 +19,7 @@ import anyio.lowlevel
 
 from dsh.core._effects import Effect
 from dsh.core._plugins import Plugin, Service
+from dsh.core._reading import start_failure
 from dsh.core._tasks import failure_of, generator_body, stray_cancellation
 from dsh.core.errors import AbandonedError, InvalidEffectError
 
@@ -248,7 +249,7 @@ class Lifecycle:
             if self._body.cancelled_caught:
                 raise AbandonedError(f"the start of {mount.name!r} was given up at shutdown")
         except (Exception, SystemExit) as raised:  # noqa: BLE001 - it is this mount's alone
-            self._start_failed(target, failure_of(raised))
+            self._start_failed(target, start_failure(mount, failure_of(raised)))
             return
         except BaseException as raised:  # noqa: BLE001 - all but cancellations are raised again
             self._start_failed(target, stray_cancellation(raised))

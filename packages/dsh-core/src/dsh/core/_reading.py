@@ -1,10 +1,13 @@
-"""Who may read which service by `ctx[Service]`: what is declared, inherited, or of the root."""
+"""Who may read which service by `ctx[Service]`: what is declared, inherited, or of the root.
+
+Also what is told of a plugin that reads one as an attribute it has not declared.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dsh.core._plugins import key_of
+from dsh.core._plugins import Service, key_of
 from dsh.core._services import Impl, Realm, type_name
 from dsh.core.errors import MissingServiceError
 
@@ -46,6 +49,34 @@ def read(ctx: Context, service: Any) -> Any:
     # the root declares nothing and may read everything
     reason = "inactive" if ctx.owner is root else "undeclared"
     raise MissingServiceError(key, ctx.owner.name, reason, type_name(service))
+
+
+def start_failure(mount: Mount, error: Exception) -> Exception:
+    """Return what to tell of a start that raised `error`.
+
+    An attribute that is missing and called like a service is one that nobody injected.
+    """
+    if not isinstance(error, AttributeError) or mount.instance is None:
+        return error
+    key = error.name
+    if key is None or error.obj is not mount.instance or mount.injects(key):
+        return error
+    impl = mount.app.services.find(key, mount.ctx.realm_of(key))
+    interface = _interface(key, Service) if impl is None else impl.interface
+    if interface is None:
+        return error
+    told = MissingServiceError(key, mount.name, "undeclared", type_name(interface))
+    told.__cause__ = error
+    return told
+
+
+def _interface(key: str, base: type[Any]) -> type[Any] | None:
+    """Return the class under `base` that declared the key; it need not be provided yet."""
+    for cls in base.__subclasses__():
+        found = cls if cls.__dict__.get("service_key") == key else _interface(key, cls)
+        if found is not None:
+            return found
+    return None
 
 
 def _held(mount: Mount, key: str, realm: Realm) -> Impl | None:
