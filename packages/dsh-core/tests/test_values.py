@@ -180,6 +180,21 @@ async def test_a_contained_failure_is_logged_with_its_traceback(
     assert [info and info[0] for info in infos] == [ValueError, KeyError]
 
 
+async def test_a_contained_failure_is_written_whatever_its_text_holds(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    handler = logging.FileHandler(file, encoding="utf-8")
+    logger = logging.getLogger("dsh.root")
+    logger.addHandler(handler)
+    try:
+        async with App() as app:
+            app.ctx.report(ValueError("lone \udc80"), "here")
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+    written = file.read_text(encoding="utf-8")
+    assert written.startswith("root: here: ValueError: lone \\udc80\nValueError: lone \\udc80")
+
+
 def test_an_error_carries_its_message() -> None:
     error = DshError("no lamp", hint="bring one")
     assert error.args == ("no lamp",)

@@ -40,14 +40,24 @@ def log_failure(failure: Failure) -> None:
         text = str(error)
     except Exception:  # noqa: BLE001 - reporting must not fail, whatever was raised
         text = "its message cannot be shown"
+    try:
+        trace = logging.Formatter().formatException((type(error), error, error.__traceback__))
+    except Exception:  # noqa: BLE001 - as above
+        trace = ""
+    unwritable = _escaped(text + trace) != text + trace
     logger_for(failure.plugin).error(
         "%s: %s: %s: %s",
         failure.plugin,
         failure.where,
         type(error).__name__,
-        text,
-        exc_info=error,
+        f"{_escaped(text)}\n{_escaped(trace)}" if unwritable else text,
+        exc_info=None if unwritable else error,
     )
+
+
+def _escaped(text: str) -> str:
+    """Return `text` with lone surrogates escaped: a handler would drop the record over them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def install_log_filter(handler: logging.Handler) -> None:
