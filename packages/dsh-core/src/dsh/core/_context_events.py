@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from anyio.streams.memory import MemoryObjectReceiveStream
 
@@ -23,6 +23,9 @@ from dsh.core._events import (
 )
 from dsh.core._place import Place
 from dsh.core._subscribe import subscribe
+
+if TYPE_CHECKING:
+    from dsh.core._context import Context
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -176,17 +179,25 @@ class EventMethods(Place):
         """
         return await _dispatch.serial(self, event)
 
-    async def waterfall(self, event: Waterfall[R], default: Callable[[Any], Awaitable[R]]) -> R:
+    async def waterfall(
+        self,
+        event: Waterfall[R],
+        default: Callable[[Any], Awaitable[R]],
+        *,
+        on_failure: Callable[[Context, Exception], None] | None = None,
+    ) -> R:
         """Run listeners around `default`, the first registered outermost.
 
         Args:
             event: The event.
             default: The innermost behaviour, given the event that reached it.
+            on_failure: Told the context of a listener that raised and what it raised, once, also
+                where a listener around it goes on. What is raised passes on unchanged.
 
         Returns:
             What the outermost listener returned, or the default without any.
         """
-        return await _dispatch.waterfall(self, event, default)
+        return await _dispatch.waterfall(self, event, default, on_failure)
 
     def stream(
         self, event: StreamWaterfall[T], default: Callable[[Any], AsyncGenerator[T, None]]

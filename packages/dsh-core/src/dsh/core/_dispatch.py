@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
+from dsh.core._blame import Blame, BlamingNext
 from dsh.core._effects import raise_all
 from dsh.core._events import (
     Event,
@@ -99,11 +100,18 @@ async def serial(ctx: Place, event: Serial[R]) -> R | None:
 
 
 def waterfall(
-    ctx: Place, event: Waterfall[R], default: Callable[[Any], Awaitable[R]]
+    ctx: Place,
+    event: Waterfall[R],
+    default: Callable[[Any], Awaitable[R]],
+    on_failure: Callable[[Any, Exception], None] | None,
 ) -> Awaitable[R]:
     """Run the listeners around `default`."""
     _, listeners = _open(ctx, event, "waterfall")
-    return default(event) if not listeners else Next(listeners, 0, event, default)()
+    if not listeners:
+        return default(event)
+    if on_failure is None:
+        return Next(listeners, 0, event, default)()
+    return BlamingNext(listeners, 0, event, default, Blame(on_failure))()
 
 
 def stream(

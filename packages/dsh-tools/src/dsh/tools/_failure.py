@@ -11,7 +11,7 @@ from dsh.session import ErrorInfo
 from dsh.tools._results import ToolExecutionResult
 from dsh.tools._text import readable
 
-__all__ = ["error_result", "failure", "message_of"]
+__all__ = ["PolicyFailed", "error_result", "failure", "is_harness_error", "message_of"]
 
 _UNPRINTABLE: Final = "an error that cannot be described"
 _MAX_LEAVES: Final = 5
@@ -24,12 +24,21 @@ def failure(call_id: str, error: BaseException) -> ToolExecutionResult:
     itself. Only harness errors leave a machine-readable name and code.
     """
     leaves = list(_leaves(error))
-    if len(leaves) == 1:
-        return error_result(call_id, message_of(leaves[0]), _info(leaves[0]))
-    texts = [message_of(leaf) for leaf in leaves[:_MAX_LEAVES]]
-    if len(leaves) > _MAX_LEAVES:
-        texts.append(f"and {len(leaves) - _MAX_LEAVES} more")
-    return error_result(call_id, "; ".join(texts))
+    info = _info(leaves[0]) if len(leaves) == 1 else None
+    return error_result(call_id, _text(leaves), info)
+
+
+def is_harness_error(error: BaseException) -> bool:
+    """Whether an exception says by its code what it is; a group of one counts as that one."""
+    leaves = list(_leaves(error))
+    return len(leaves) == 1 and isinstance(leaves[0], DshError)
+
+
+class PolicyFailed(Exception):
+    """A policy broke down; raised from what it raised, and says whose it was."""
+
+    def __init__(self, plugin: str, error: Exception) -> None:
+        super().__init__(f"a policy of {plugin!r} failed: {_text(list(_leaves(error)))}")
 
 
 def error_result(call_id: str, message: str, error: ErrorInfo | None = None) -> ToolExecutionResult:
@@ -37,6 +46,13 @@ def error_result(call_id: str, message: str, error: ErrorInfo | None = None) -> 
     return ToolExecutionResult(
         call_id, (TextBlock(f"Error: {readable(message)}"),), is_error=True, error=error
     )
+
+
+def _text(leaves: list[BaseException]) -> str:
+    texts = [message_of(leaf) for leaf in leaves[:_MAX_LEAVES]]
+    if len(leaves) > _MAX_LEAVES:
+        texts.append(f"and {len(leaves) - _MAX_LEAVES} more")
+    return "; ".join(texts)
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

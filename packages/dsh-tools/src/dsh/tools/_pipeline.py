@@ -24,7 +24,7 @@ from dsh.tools._content import checked_contexts, checked_result, clean_content
 from dsh.tools._deadline import run_in_time
 from dsh.tools._decisions import Accept, Allow, Ask, Block, Deny, PostToolDecision, PreToolDecision
 from dsh.tools._execution import ExecutionToken, ToolCallInput, ToolExecution
-from dsh.tools._failure import failure
+from dsh.tools._failure import PolicyFailed, failure, is_harness_error
 from dsh.tools._results import ToolExecutionResult
 from dsh.tools._visibility import Layer, visible_tools
 from dsh.tools.errors import (
@@ -94,8 +94,7 @@ class Pipeline:
         Raises:
             Exception: A policy, the approval service or a guard broke down.
         """
-        # listeners are plugins: what comes back need not be what the types promise
-        decision = cast("object", await self._ctx.waterfall(ToolPreExecute(execution), _allow))
+        decision = await self._consult(ToolPreExecute(execution))
         match decision:
             case Allow():
                 pass
@@ -169,6 +168,27 @@ class Pipeline:
                     code=ToolDecisionError.BAD_POST_DECISION,
                     hint="return `await next()`, Accept(...) or Block(...)",
                 )
+
+    async def _consult(self, event: ToolPreExecute) -> object:
+        """Ask the policies; what one raises that is no harness error is reported as its plugin's.
+
+        Raises:
+            PolicyFailed: A policy broke down.
+        """
+        blamed: list[str] = []
+
+        def blame(owner: Context, error: Exception) -> None:
+            if not is_harness_error(error):
+                owner.report(error, f"listener of {event.event_name}")
+                blamed.append(owner.owner.name)
+
+        try:
+            # listeners are plugins: what comes back need not be what the types promise
+            return await self._ctx.waterfall(event, _allow, on_failure=blame)
+        except Exception as error:
+            if not blamed or is_harness_error(error):
+                raise
+            raise PolicyFailed(blamed[-1], error) from error
 
     def _guarded(self, execution: ToolExecution) -> str | None:
         for layer in self._layers.chain(execution.agent):
