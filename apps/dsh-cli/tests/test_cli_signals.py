@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import select
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from dsh.cli._starting import Starting
 from dsh.llm_replay import server as wire
 from dsh.llm_replay.server import ThreadedServer
 
@@ -482,3 +484,21 @@ def test_no_home_at_all(cli: Cli, serve: Serve) -> None:
     serve(wire.success("ok"))
     cli.env["HOME"] = ""
     assert cli.run("run", "go").code == 0
+
+
+def test_no_garbage_is_looked_for_while_modules_are_imported() -> None:
+    before = gc.get_freeze_count()
+    with Starting():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > before
+
+
+def test_a_collector_that_is_off_stays_off() -> None:
+    gc.disable()
+    try:
+        with Starting():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

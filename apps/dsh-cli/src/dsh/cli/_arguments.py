@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 from typing import Any, Final, NoReturn
 
@@ -35,7 +34,9 @@ class Parser(argparse.ArgumentParser):
             super()._check_value(action, value)
             return
         known = [str(choice) for choice in choices]
-        near = difflib.get_close_matches(str(value), known, n=1, cutoff=0.5)
+        from difflib import get_close_matches  # a slip is rare
+
+        near = get_close_matches(str(value), known, n=1, cutoff=0.5)
         if near:
             hint = f"did you mean `{self.prog} {near[0]}`? see {self.prog} --help"
         elif "show" in known and _ID.fullmatch(str(value)):

@@ -47,8 +47,8 @@ def command(args: argparse.Namespace) -> int:
     for note in deployment.notes:
         err.line(f"dsh: {note}")
 
-    # everything above fails in a moment; from here on the heavy modules are needed, and what
-    # they allocate while they load is no garbage: looking for it costs a twentieth of the start
+    # everything above fails in a moment; from here on the heavy modules are needed, and until the
+    # agent is there what is allocated is no garbage
     gc.disable()
     with Starting():
         import anyio

@@ -182,18 +182,9 @@ def requirements_of(distribution: str) -> tuple[Requirement, ...]:
     Returns:
         Its requirements; none if it is not installed.
     """
-    from importlib_metadata import PackageNotFoundError
-    from importlib_metadata import distribution as find
-
-    def headers(name: str) -> str | None:
-        try:
-            return (find(name).read_text("METADATA") or "").split("\n\n", 1)[0]
-        except PackageNotFoundError:
-            return None
-
     requirements: list[Requirement] = []
-    for name, versions in re.findall(_REQUIREMENT, headers(distribution) or ""):
-        found, pin = headers(name), re.fullmatch(_PIN, versions)
+    for name, versions in re.findall(_REQUIREMENT, _headers(distribution) or ""):
+        found, pin = _headers(name), re.fullmatch(_PIN, versions)
         requirements.append(
             Requirement(
                 re.sub(r"[-_.]+", "-", name).lower(),
@@ -206,9 +197,19 @@ def requirements_of(distribution: str) -> tuple[Requirement, ...]:
 
 def version_of(distribution: str) -> str | None:
     """Return the installed version of `distribution`, or None."""
-    from importlib_metadata import PackageNotFoundError, version
+    headers = _headers(distribution)
+    return None if headers is None else _identity(headers)[1]
+
+
+def _headers(distribution: str) -> str | None:
+    """Return the core metadata of an installed distribution, without its description.
+
+    The library's own reading takes a parser of mail for it, which is slow to import.
+    """
+    from importlib_metadata import PackageNotFoundError
+    from importlib_metadata import distribution as find
 
     try:
-        return version(distribution)
+        return (find(distribution).read_text("METADATA") or "").split("\n\n", 1)[0]
     except PackageNotFoundError:
         return None
