@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
 import sqlite3
+import stat
 import subprocess
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from filelock import FileLock, Timeout
 
 from dsh.session import Session, SessionEvent, SessionHeader, UnknownData
 from dsh.session.testing import write_turn
-from dsh.session_persistence import SessionInUse, SessionSummary, StoredSessionExists
+from dsh.session_persistence import (
+    PersistenceError,
+    SessionInUse,
+    SessionSummary,
+    StoredSessionExists,
+)
 
 Events = tuple[SessionEvent, ...]
 Driver = Callable[..., list[str]]
@@ -137,3 +145,51 @@ def test_locks_are_not_inherited(disk: Any, turn: Events) -> None:
             disk.open().acquire("s")
         finally:
             os.kill(child.pid, signal.SIGKILL)
+
+
+def test_the_lock_is_the_one_of_filelock(disk: Any, turn: Events) -> None:
+    disk.fill("s", turn)
+    backend = disk.open()
+    backend.acquire("s")
+    (path,) = disk.root.rglob("lock")
+    other = FileLock(path)
+    with pytest.raises(Timeout):
+        other.acquire(blocking=False)
+    backend.release("s")
+    with other:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        with pytest.raises(SessionInUse):
+            backend.acquire("s")
+    backend.acquire("s")
+
+
+def test_a_lock_that_was_deleted_before_it_was_taken_is_none(
+    disk: Any, turn: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.fill("s", turn)
+    (path,) = disk.root.rglob("lock")
+    flock = fcntl.flock
+    deleted: list[int] = []
+
+    def after_deleting(file: int, operation: int) -> None:
+        if not deleted:
+            path.unlink()
+            deleted.append(os.fstat(file).st_ino)
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", after_deleting)
+    one, other = disk.open(), disk.open()
+    one.acquire("s")
+    assert path.stat().st_nlink == 1
+    with pytest.raises(SessionInUse):
+        other.acquire("s")
+
+
+def test_a_link_in_the_place_of_the_lock_is_not_followed(disk: Any, turn: Events) -> None:
+    disk.fill("s", turn)
+    (path,) = disk.root.rglob("lock")
+    path.unlink()
+    path.symlink_to(disk.root / "elsewhere")
+    with pytest.raises(PersistenceError):
+        disk.open().acquire("s")
+    assert not (disk.root / "elsewhere").exists()

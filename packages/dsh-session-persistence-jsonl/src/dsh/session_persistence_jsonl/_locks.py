@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
-
-if TYPE_CHECKING:
-    from filelock import BaseFileLock
+from typing import Any, Final, cast
 
 __all__ = ["HOLDER", "LOCK", "SessionLock"]
 
@@ -28,11 +28,11 @@ class SessionLock:
         folder: The session's folder, which exists.
     """
 
-    __slots__ = ("_folder", "_lock")
+    __slots__ = ("_folder", "_release")
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._lock: BaseFileLock | None = None
+        self._release: Callable[[], None] | None = None
 
     def take(self) -> bool:
         """Take it, if nobody has it.
@@ -40,16 +40,10 @@ class SessionLock:
         Raises:
             OSError: The folder cannot be written.
         """
-        # a program that only lists and reads does without it
-        from filelock import FileLock, Timeout
-
-        # calls come from one worker thread and from another
-        lock = FileLock(self._folder / LOCK, mode=0o600, thread_local=False)
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
+        release = _locked(self._folder / LOCK)
+        if release is None:
             return False
-        self._lock = lock
+        self._release = release
         # the lock is what counts, so a full disk does not matter here
         with suppress(OSError):
             text = json.dumps({"pid": os.getpid(), "host": socket.gethostname()})
@@ -60,11 +54,11 @@ class SessionLock:
 
     def give_up(self) -> None:
         """Let others take it, if it is taken."""
-        lock, self._lock = self._lock, None
-        if lock is not None:
+        release, self._release = self._release, None
+        if release is not None:
             with suppress(OSError):
                 (self._folder / HOLDER).unlink()
-            lock.release()
+            release()
 
     def holder(self) -> str | None:
         """Say who has it, as far as that is known."""
@@ -78,3 +72,42 @@ class SessionLock:
         if facts.get("pid") == os.getpid() and facts.get("host") == socket.gethostname():
             return "another store of this process"
         return f"process {facts.get('pid')} on {facts.get('host')}"
+
+
+if sys.platform == "win32":
+
+    def _locked(path: Path) -> Callable[[], None] | None:
+        from filelock import FileLock, Timeout
+
+        # calls come from one worker thread and from another
+        lock = FileLock(path, mode=0o600, thread_local=False)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            return None
+        return lock.release
+
+else:
+    import fcntl
+
+    _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+    def _locked(path: Path) -> Callable[[], None] | None:
+        """Lock a file, and return what lets go of it; None if somebody has it.
+
+        It is the lock that filelock takes, without what that loads: importing it takes as long
+        as all else that a first write does.
+        """
+        while True:
+            file = os.open(path, _FLAGS, 0o600)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(file).st_nlink:
+                    return partial(os.close, file)
+            except BlockingIOError:
+                os.close(file)
+                return None
+            except BaseException:
+                os.close(file)
+                raise
+            os.close(file)  # its folder was deleted meanwhile: what is locked is no longer there
