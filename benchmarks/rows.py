@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import imports
-from benchmarks.bench import Bench, Row
+from benchmarks.bench import STORES, Bench, Row
 from benchmarks.children import Sample, run
 from benchmarks.report import Figure, above, limit, ratio
 from benchmarks.store_rows import STORE_ROWS
@@ -170,9 +170,13 @@ def size(bench: Bench) -> Sequence[Figure]:
 
 
 def imported(bench: Bench) -> Sequence[Figure]:
-    """What importing each wheel costs, in shares of what importing httpx costs."""
-    modules = [imports.YARDSTICK, *imports.wheels(bench.environment.site_packages)]
-    python, core = bench.environment.python, bench.cores.client
+    """What importing each wheel costs, in shares of what importing httpx costs.
+
+    That is every wheel but the test kit, which is imported by tests and loads pytest.
+    """
+    environment = bench.environment.beside(STORES)
+    modules = [imports.YARDSTICK, *imports.wheels(environment.site_packages)]
+    python, core = environment.python, bench.cores.client
     httpx, *wheels = imports.costs(python, modules, core, 2 * bench.scale.repeat)
     yardstick = httpx.all_ms
     figures: list[Figure] = []

@@ -8,12 +8,13 @@ import re
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
-
-from filelock import BaseFileLock, FileLock, Timeout
+from typing import TYPE_CHECKING, Final
 
 from dsh.paths import make_folder
 from dsh.session_persistence import PersistenceError, SessionInUse
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 __all__ = ["Locks", "file_stem"]
 
@@ -58,6 +59,8 @@ class Locks:
         """
         if session_id in self._held:
             return False
+        from filelock import Timeout
+
         path = self._path(session_id)
         make_folder(self._folder)
         lock = _lock(path)
@@ -102,6 +105,8 @@ class Locks:
         Raises:
             PersistenceError: Another process takes too long.
         """
+        from filelock import Timeout
+
         make_folder(self._folder)
         lock = _lock(self._folder / _OPENING)
         try:
@@ -136,5 +141,8 @@ class Locks:
 
 
 def _lock(path: Path) -> BaseFileLock:
+    # importing the wheel, to look at its settings for example, does without it
+    from filelock import FileLock
+
     # taken and let go of by different worker threads
     return FileLock(path, mode=0o600, thread_local=False)
