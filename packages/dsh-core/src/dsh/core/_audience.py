@@ -181,7 +181,7 @@ def _check_arguments(event: type[Event], fn: Callable[..., Any]) -> None:
         EventModeError: It would fail at every dispatch.
     """
     bound = isinstance(fn, MethodType)
-    code = getattr(fn.__func__ if bound else fn, "__code__", None)
+    code = getattr(fn.__func__ if isinstance(fn, MethodType) else fn, "__code__", None)
     if not isinstance(code, CodeType) or code.co_flags & inspect.CO_VARARGS:
         # what cannot be looked into is believed
         return

@@ -5,7 +5,7 @@ Also what is told of a plugin that reads one as an attribute it has not declared
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dsh.core._plugins import Service, key_of
 from dsh.core._services import Impl, Realm, type_name
@@ -47,6 +47,7 @@ def read(ctx: Context, service: Any) -> Any:
     if impl is not None and impl.mount is root:
         return impl.value
     # the root declares nothing and may read everything
+    reason: Literal["inactive", "undeclared"]
     reason = "inactive" if ctx.owner is root else "undeclared"
     raise MissingServiceError(key, ctx.owner.name, reason, type_name(service))
 

@@ -317,8 +317,9 @@ class Boot:
         points = candidates_for(key)
         if points:
             chosen = self.seams.get(key)
-            mount = None if chosen is None else self.rows.get(chosen.provider.name)
-            if chosen is not None and mount is not None and mount.state is MountState.ACTIVE:
+            provider = None if chosen is None else self.rows.get(chosen.provider.name)
+            active = provider is not None and provider.state is MountState.ACTIVE
+            if chosen is not None and active:
                 point = chosen.provider
                 return (
                     f"{point.name} from {point.dist_name} is offered for it and active, but "
