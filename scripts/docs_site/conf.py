@@ -70,7 +70,12 @@ NAVIGATION = {
         "docs/cookbook/README.md",
         "examples/README.md",
     ],
-    "How it works": ["docs/kernel.md", "docs/architecture.md", "docs/decisions/README.md"],
+    "How it works": [
+        "docs/kernel.md",
+        "docs/architecture.md",
+        "docs/orientation.md",
+        "docs/decisions/README.md",
+    ],
     "Reference": ["docs/catalog/README.md", "apps/*/README.md", "packages/*/README.md"],
     "Contribute": ["CONTRIBUTING.md", "benchmarks/README.md", "*.md"],
 }
