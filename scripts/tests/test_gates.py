@@ -74,6 +74,7 @@ type = "layers"
 layers = ["small.upper", "small.lower"]
 """
 CASES = "| case | what | evidence |\n|---|---|---|\n| A-1 | it holds | {} |\n"
+QUESTIONS = "| Who? | [`{0}`](../box.py) |\n" * 20
 DOCUMENTED = {
     "packages/dsh-core/src/dsh/core/__init__.py": '"""Kernel."""\n\n__all__ = ["run"]\n\n\n'
     'def run() -> None:\n    """Run."""\n'
@@ -141,6 +142,15 @@ BREAKS = {
         "A-1 has neither a test nor a reason (void: ..., later: ...)",
         {"tests/conformance.md": CASES.format("later: soon")},
         ("check_conformance.py",),
+    ),
+    "orientation": Break(
+        {"docs/orientation.md": QUESTIONS.format("Box.close")},
+        "docs/orientation.md: Who? box.py has no Box.close",
+        {
+            "docs/orientation.md": QUESTIONS.format("Box.open"),
+            "box.py": "class Box:\n    def open(self): ...\n",
+        },
+        ("orientation.py",),
     ),
     "generated": Break(
         {"docs/catalog/README.md": "Written by hand.\n"},
@@ -398,7 +408,14 @@ def test_gates_and_groups_are_chosen_by_name() -> None:
     assert chosen() == every
     assert chosen("ruff") == ["ruff"]
     assert set(chosen("code")) == {"ruff", "format", "pyright", "mypy"}
-    assert set(chosen("doc-sync")) == {"generated", "docstrings", "events", "docs", "site"}
+    assert set(chosen("doc-sync")) == {
+        "generated",
+        "docstrings",
+        "events",
+        "docs",
+        "site",
+        "orientation",
+    }
     assert chosen("structure", "lock", *every) == every
 
 
