@@ -103,7 +103,7 @@ def test_a_case_that_fails_says_what_differs(project: Project) -> None:
         test_loop="""
 import pytest
 from dsh.agent.loopkit import Policies
-from dsh.agent_loop import AgentLoop
+from dsh.core import entry_points
 from dsh.testkit.loop_contract import LoopContract
 
 
@@ -117,7 +117,7 @@ def broken(monkeypatch):
 
 
 class TestLoop(LoopContract):
-    loop = AgentLoop
+    (loop,) = (p.load() for p in entry_points("dsh.plugins") if p.name.endswith("-loop"))
 """,
     )
     run = project.pytest("-k", "asyncio-a-terminal-stop-discards-steering")
