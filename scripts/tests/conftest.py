@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -280,3 +280,9 @@ def script() -> Callable[[str], ModuleType]:
         return sys.modules[key]
 
     return load
+
+
+@pytest.fixture
+def findings(script: Any, tree: Any) -> Any:
+    """Return a function that says what the gate `workspace` finds in the tree."""
+    return lambda: script("check_workspace").check(tree.root)

@@ -9,11 +9,6 @@ import pytest
 LOCAL = "packages/dsh-local-shell"
 
 
-@pytest.fixture
-def findings(script: Any, tree: Any) -> Any:
-    return lambda: script("check_workspace").check(tree.root)
-
-
 @pytest.mark.parametrize(
     ("code", "alone"),
     [
