@@ -11,8 +11,14 @@ from typing import Any
 
 import pytest
 
+from dsh.cli._resume import ResumeFrom, resume_notes
+from dsh.core import App
 from dsh.llm_replay import server as wire
 from dsh.llm_replay.server import ThreadedServer
+from dsh.session import LiveSessions, Session, SessionHeader
+from dsh.session.testing import write_turn
+from dsh.session_persistence import SessionPersistence
+from dsh.session_persistence.testing import MemoryPersistence
 
 Cli = Any
 Kept = Any
@@ -196,6 +202,21 @@ def test_what_is_cut_from_the_end_of_a_session_is_told(cli: Cli, serve: Serve, k
     assert told.startswith(f"dsh: the end of session {session_id[:8]} is damaged and is set aside")
     assert f"{file}:{lines + 1}: " in told
     assert cli.run("run", "--resume", session_id, "third task").stderr == ""
+
+
+async def test_an_end_that_somebody_mended_meanwhile_has_no_place() -> None:
+    past = ResumeFrom("s", None, None, None, turns=1, interrupted=False, damaged=True)
+    async with App() as app:
+        for plugin in (LiveSessions, MemoryPersistence):
+            await app.mount(plugin).settled()
+        store = app[SessionPersistence]
+        session = Session("s")
+        write_turn(session)
+        await store.create(SessionHeader(id="s", created_at=0))
+        await store.append("s", session.events[:])
+        assert await resume_notes(store, past) == (
+            "the end of session s is damaged and is set aside",
+        )
 
 
 def test_a_session_keeps_its_model_unless_another_is_given(

@@ -155,7 +155,7 @@ async def _look_up(args: argparse.Namespace, deployment: Deployment, folder: Pat
             )
             session_id = found.header.id
             past = await _read(store, found)
-            return replace(past, notes=await _notes(store, past))
+            return replace(past, notes=await resume_notes(store, past))
     except DshError as error:
         raise not_resumable(error, session_id) from error
 
@@ -190,7 +190,7 @@ async def _find_fork(store: SessionPersistence, text: str) -> tuple[SessionSnaps
         ) from None
 
 
-async def _notes(store: SessionPersistence, past: ResumeFrom) -> tuple[str, ...]:
+async def resume_notes(store: SessionPersistence, past: ResumeFrom) -> tuple[str, ...]:
     """Return what going on with a session changes that a person would not expect."""
     from dsh.session_persistence import PersistenceError
     from dsh.sessions import short_id
@@ -202,8 +202,9 @@ async def _notes(store: SessionPersistence, past: ResumeFrom) -> tuple[str, ...]
     if past.damaged:
         place = ""
         with suppress(PersistenceError):  # no reason to refuse what can be read
-            damage = (await store.verify(past.session_id)).damage[0]
-            place = f": {damage.where}: {damage.what}"
+            # somebody may have mended it since it was read
+            for damage in (await store.verify(past.session_id)).damage[:1]:
+                place = f": {damage.where}: {damage.what}"
         notes.append(f"the end of session {name} is damaged and is set aside{place}")
     return tuple(notes)
 

@@ -52,7 +52,7 @@ class Loop(Service, AgentFactory, key="agent_loop"):
     publication in one stretch, nothing left behind by whatever fails. The agent's scope stands
     below the loop, so that a setup reaches the loop's services. An agent ends with its owner,
     with the loop or by its handle, whichever comes first: the driver stops, the scope ends, the
-    agent is unlisted, the session is unlisted.
+    agent is unlisted, and the session last.
     """
 
     agents = inject(AgentRegistry)
